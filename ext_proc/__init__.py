@@ -1,0 +1,1 @@
+"""Reads each request's body, chooses the cluster and, where the cluster says so, the replica; refuses what cannot be served. `session` is sans-I/O (bytes in, bytes out), `transport` carries it. `tidegate ext-proc` calls `app`."""

@@ -1,0 +1,1 @@
+"""One model of a continuous-batching engine. `engine` is pure (simulated time in, events out), `http` puts the OpenAI API and real `vllm:` metrics on it. `tidegate engine-sim` calls `app`. Never imported by the services."""

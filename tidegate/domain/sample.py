@@ -1,0 +1,78 @@
+"""What an agent saw: one sample a replica and tick, one a node and tick. Unknown is None, never 0."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Status(StrEnum):
+    """Life state of a replica, as its agent sees it."""
+
+    LOADING = "loading"
+    READY = "ready"
+    IDLE = "idle"
+    ASLEEP = "asleep"
+    DRAINING = "draining"
+    UNREACHABLE = "unreachable"
+
+    @property
+    def takes_traffic(self) -> bool:
+        """Whether a new request may go there."""
+        return self in {Status.READY, Status.IDLE}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndpointSample:
+    """State of one replica at `sampled_at_ms` (Unix milliseconds).
+
+    `running` and `waiting` count requests; `kv_used_ratio` and `prefix_hit_ratio` lie in [0, 1];
+    `latency_p99_ms` is end to end; `tokens_per_second` is what the replica generates. A field that the engine
+    does not tell is None.
+    """
+
+    cluster: str
+    address: str
+    node: str
+    sampled_at_ms: int
+    seq: int
+    status: Status
+    running: int | None = None
+    waiting: int | None = None
+    kv_used_ratio: float | None = None
+    kv_capacity_tokens: int | None = None
+    block_size: int | None = None
+    vram_free_bytes: int | None = None
+    vram_total_bytes: int | None = None
+    latency_p99_ms: float | None = None
+    tokens_per_second: float | None = None
+    prefix_hit_ratio: float | None = None
+    models: tuple[str, ...] = ()
+    precision: str | None = None
+
+    def age_ms(self, now_ms: int) -> int:
+        """Milliseconds since the sample was taken, at least 0."""
+        return max(0, now_ms - self.sampled_at_ms)
+
+    def is_fresh(self, now_ms: int, ttl_ms: int) -> bool:
+        """Whether the sample still says anything: a stale one scores nothing."""
+        return self.age_ms(now_ms) <= ttl_ms
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeSample:
+    """State of one node: `nvml` is ok, no_library, driver_mismatch …; `gpus` is by UUID."""
+
+    node: str
+    sampled_at_ms: int
+    seq: int
+    nvml: str
+    gpus: dict[str, dict[str, int | float | str | None]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeTick:
+    """One message of the channel `samples`: everything that one agent saw in one tick."""
+
+    node: NodeSample
+    endpoints: tuple[EndpointSample, ...]

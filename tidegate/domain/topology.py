@@ -1,0 +1,93 @@
+"""What the operator wrote in the configuration file: clusters, their models and their endpoints."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Kind(StrEnum):
+    """What a cluster's engines generate."""
+
+    LLM = "llm"
+    DIFFUSION = "diffusion"
+
+
+class LbPolicy(StrEnum):
+    """Who names the replica.
+
+    `PICK`: ext_proc does, request by request (override_host); `WEIGHTED`: Envoy's round robin does, by the
+    pushed weights, with exact shares.
+    """
+
+    PICK = "pick"
+    WEIGHTED = "weighted"
+
+
+class Precision(StrEnum):
+    """Number format of the weights an engine serves."""
+
+    FP16 = "fp16"
+    BF16 = "bf16"
+    FP8 = "fp8"
+    INT8 = "int8"
+    INT4 = "int4"
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """One replica of a cluster, as named in the file.
+
+    `address` is `host:port` (IPv6 in brackets) and is the replica's identity in Redis; `node` is the name of
+    the agent that watches it (None: any agent that has the file); `gpus` are NVML indexes or UUIDs.
+    """
+
+    address: str
+    node: str | None = None
+    gpus: tuple[int | str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """Replicas that serve the same models."""
+
+    name: str
+    models: tuple[str, ...]
+    kind: Kind = Kind.LLM
+    lb: LbPolicy = LbPolicy.PICK
+    precision: Precision = Precision.FP16
+    context_tokens: int | None = None
+    endpoints: tuple[Endpoint, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Topology:
+    """Every cluster of a configuration file, in file order."""
+
+    clusters: tuple[Cluster, ...]
+    default_model: str | None = None
+
+    def cluster(self, name: str) -> Cluster | None:
+        """The cluster of that name, or None."""
+        return next((c for c in self.clusters if c.name == name), None)
+
+    def cluster_of_model(self, model: str) -> Cluster | None:
+        """The one cluster that lists `model`, or None. The file's check ensures that there is at most one."""
+        return next((c for c in self.clusters if model in c.models), None)
+
+
+def split_address(address: str) -> tuple[str, int]:
+    """Cut `host:port` or `[v6]:port` into host (without brackets) and port (1…65535).
+
+    Raises ValueError with a sentence when it is neither.
+    """
+    host, colon, port = address.rpartition(":")
+    if not colon or not port.isascii() or not port.isdigit() or not 1 <= int(port) <= 65535:
+        raise ValueError(f"{address!r} is not host:port with a port from 1 to 65535")
+    if host.startswith("[") and host.endswith("]"):
+        host = host[1:-1]
+    elif ":" in host:
+        raise ValueError(f"{address!r} has an IPv6 host without brackets")
+    if not host or any(ch.isspace() or ch in "/@|," for ch in host):
+        raise ValueError(f"{address!r} has no valid host")
+    return host, int(port)

@@ -1,0 +1,90 @@
+"""A process's life: event loop, signals, supervised tasks, backoff.
+
+Every background task has an owner: `Service` starts it, logs and counts its death, restarts it with backoff,
+and cancels it at SIGTERM or Ctrl-C.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import time
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from typing import Any
+
+import structlog
+from prometheus_client import CollectorRegistry, Counter
+
+log = structlog.get_logger("tidegate.runtime")
+
+
+def now_ms() -> int:
+    """Unix time in milliseconds."""
+    return time.time_ns() // 1_000_000
+
+
+def backoff_seconds(first: float = 0.1, factor: float = 2.0, most: float = 2.0) -> Iterator[float]:
+    """first, first·factor, … and then `most` for ever."""
+    delay = first
+    while True:
+        yield min(delay, most)
+        delay = min(delay * factor, most)
+
+
+class Service:
+    """Supervises the tasks of one process until it is told to stop."""
+
+    def __init__(self, name: str, registry: CollectorRegistry) -> None:
+        self.name = name
+        self.stopping = asyncio.Event()
+        self._tasks: list[asyncio.Task[None]] = []
+        self._restarts = Counter(
+            "tidegate_task_restarts_total",
+            "Background tasks that died and were restarted",
+            ["task"],
+            registry=registry,
+        )
+
+    def spawn(self, name: str, run: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Run `run()` for ever: when it raises or returns, log, count, wait (0.1 … 2 s) and start it again."""
+        self._tasks.append(asyncio.create_task(self._supervise(name, run), name=name))
+
+    async def _supervise(self, name: str, run: Callable[[], Awaitable[None]]) -> None:
+        delays, started = backoff_seconds(), time.monotonic()
+        while True:
+            try:
+                await run()
+                log.warning("task ended", task=name)
+            except Exception as exc:  # noqa: BLE001 - a supervisor sees every death
+                log.warning("task died", task=name, error=f"{type(exc).__name__}: {exc}")
+            self._restarts.labels(name).inc()
+            if time.monotonic() - started > 10:
+                delays = backoff_seconds()
+            await asyncio.sleep(next(delays))
+            started = time.monotonic()
+
+    def stop(self) -> None:
+        """Ask the process to end."""
+        self.stopping.set()
+
+    async def run_until_stopped(self) -> None:
+        """Wait for SIGTERM, SIGINT or `stop()`, then cancel every task and wait for it."""
+        loop = asyncio.get_running_loop()
+        for signum in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(signum, self.stop)
+        await self.stopping.wait()
+        for task in self._tasks:
+            task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+
+
+def run(main: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    """Run a service's coroutine on uvloop where it is installed, on asyncio's loop elsewhere."""
+    try:
+        import uvloop  # noqa: PLC0415 - optional
+    except ImportError:
+        asyncio.run(main())
+    else:
+        uvloop.run(main())

@@ -1,0 +1,126 @@
+"""What services ask of the store. Every method raises StoreUnavailable or StoreRefused, nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from tidegate.domain.sample import EndpointSample, NodeSample, NodeTick
+
+
+@dataclass(frozen=True, slots=True)
+class RawOperatorKeys:
+    """What operators typed, not yet validated: by cluster, `host:port` → text; `tune` by scope ("" is global)."""
+
+    weights: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    drains: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    tunes: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    splits: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterDecision:
+    """What the controller decided for one cluster: weight 0…1000 by address, and why (JSON-able) by address."""
+
+    cluster: str
+    effective: Mapping[str, int]
+    explain: Mapping[str, Mapping[str, Any]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """One line of the audit log `events`: who changed what, from which value to which, and why."""
+
+    at_ms: int
+    who: str
+    what: str
+    before: str = ""
+    after: str = ""
+    why: str = ""
+
+
+class SampleSink(Protocol):
+    """Agents write here."""
+
+    async def publish(self, tick: NodeTick, *, ttl_ms: int) -> None:
+        """Write the node, its endpoints and the index, and send one `samples` message, in one pipeline."""
+
+    async def forget(self, endpoints: Iterable[tuple[str, str]]) -> None:
+        """Remove (cluster, address) pairs from the index and their samples (a deregistration)."""
+
+
+class SampleSource(Protocol):
+    """Controller, ext_proc and status read samples here."""
+
+    async def samples(self) -> list[EndpointSample]:
+        """Every endpoint of the index that still has a sample."""
+
+    async def registered(self) -> list[tuple[str, str, int]]:
+        """The index: (cluster, address, sampled_at_ms), also of endpoints whose sample has expired."""
+
+    async def nodes(self) -> list[NodeSample]:
+        """Every node that still has a sample."""
+
+    def ticks(self) -> AsyncIterator[NodeTick]:
+        """Messages of the channel `samples` as they come. Ends only by raising a StoreError."""
+
+
+class OperatorKeys(Protocol):
+    """What operators write, and the CLI on their behalf."""
+
+    async def operator_keys(self, clusters: Sequence[str], models: Sequence[str]) -> RawOperatorKeys:
+        """Weights, drains and tunes of these clusters and splits of these models, in one round trip."""
+
+    async def set_field(self, key: str, field: str, value: str) -> None:
+        """HSET on a prefixed operator key, such as `weight:phi-3`."""
+
+    async def clear_field(self, key: str, field: str) -> bool:
+        """HDEL on a prefixed operator key; True when the field was there."""
+
+
+class DecisionLog(Protocol):
+    """The controller writes here; xds_server, ext_proc and status read."""
+
+    async def write_decisions(
+        self,
+        decisions: Sequence[ClusterDecision],
+        rejected: Mapping[str, str],
+        events: Sequence[Event],
+    ) -> None:
+        """Replace `effective:`/`explain:` of each given cluster and `rejected`, append events; atomically."""
+
+    async def effective(self, clusters: Sequence[str]) -> dict[str, dict[str, int]]:
+        """The published weights by cluster and address; a cluster nobody decided on is an empty dict."""
+
+    async def explain(self, clusters: Sequence[str]) -> dict[str, dict[str, dict[str, Any]]]:
+        """Why each weight is what it is, by cluster and address."""
+
+    async def rejected(self) -> dict[str, str]:
+        """Operator key → why it was not accepted."""
+
+    async def events(self, count: int) -> list[Event]:
+        """The newest `count` events, oldest first."""
+
+
+class Presence(Protocol):
+    """Who is alive: services beat, status looks."""
+
+    async def beat(self, service: str, instance: str, info: Mapping[str, Any], *, ttl_ms: int) -> None:
+        """Say that an instance of a service lives, with JSON-able details; gone when `ttl_ms` passes."""
+
+    async def leave(self, service: str, instance: str) -> None:
+        """Say that it stopped on purpose."""
+
+    async def present(self) -> dict[str, dict[str, dict[str, Any]]]:
+        """service → instance → info (with `beat_at_ms`), of every instance whose beat has not expired."""
+
+
+class Store(SampleSink, SampleSource, OperatorKeys, DecisionLog, Presence, Protocol):
+    """Everything, as one object: what RedisStore and MemoryStore implement."""
+
+    async def ping(self) -> None:
+        """Return when the store answers; raise a StoreError otherwise."""
+
+    async def close(self) -> None:
+        """Release connections. The store cannot be used afterwards."""

@@ -1,0 +1,72 @@
+"""Logs and the metrics page. One registry a process, passed in; no global state but structlog's configuration."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Callable
+
+import structlog
+from aiohttp import web
+from prometheus_client import CollectorRegistry
+from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+
+from tidegate.domain.topology import split_address
+
+
+def configure_logs(level: str, log_format: str) -> None:
+    """Send logs to stderr as JSON lines or as a console reads them (`auto`: console on a terminal)."""
+    console = log_format == "console" or (log_format == "auto" and sys.stderr.isatty())
+    renderer = structlog.dev.ConsoleRenderer() if console else structlog.processors.JSONRenderer()
+    structlog.configure(
+        processors=[
+            structlog.contextvars.merge_contextvars,
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso"),
+            structlog.processors.format_exc_info,
+            renderer,
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[level.upper()]),
+        logger_factory=structlog.PrintLoggerFactory(file=sys.stderr),
+        cache_logger_on_first_use=False,
+    )
+
+
+class MetricsPage:
+    """`/metrics` and `/healthz` on one port. `health()` returns None when well, else a sentence (503)."""
+
+    def __init__(self, registry: CollectorRegistry, health: Callable[[], str | None]) -> None:
+        self._registry, self._health = registry, health
+        self._runner: web.AppRunner | None = None
+
+    async def start(self, listen: str | None) -> str | None:
+        """Bind `host:port` (port 0: any free one); the bound address, or None when `listen` is None."""
+        if listen is None:
+            return None
+        host, _, port = listen.rpartition(":")
+        if port != "0":
+            host, number = split_address(listen)
+        else:
+            number = 0
+        app = web.Application()
+        app.router.add_get("/metrics", self._metrics)
+        app.router.add_get("/healthz", self._healthz)
+        self._runner = web.AppRunner(app, access_log=None)
+        await self._runner.setup()
+        await web.TCPSite(self._runner, host, number).start()
+        bound = self._runner.addresses[0]
+        return f"{bound[0]}:{bound[1]}"
+
+    async def stop(self) -> None:
+        """Release the port."""
+        if self._runner is not None:
+            await self._runner.cleanup()
+
+    async def _metrics(self, _: web.Request) -> web.Response:
+        return web.Response(
+            body=generate_latest(self._registry), headers={"Content-Type": CONTENT_TYPE_LATEST}
+        )
+
+    async def _healthz(self, _: web.Request) -> web.Response:
+        trouble = self._health()
+        return web.Response(status=503 if trouble else 200, text=trouble or "ok\n")

@@ -1,0 +1,1 @@
+"""Turns decisions into LDS/RDS/CDS/EDS and pushes them to every Envoy. Stateless: what to serve (snapshot, resources) and how the stream speaks (subscription, server) are apart. No policy about weights belongs here; `tidegate xds` calls `app`."""
