@@ -1,0 +1,170 @@
+"""Real parts for tests: a Redis, Envoys, free ports. Everything started is ended."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import subprocess
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from tidegate.cli.binaries import envoy_binary, redis_cli_binary, redis_server_binary
+
+
+def take_free_port() -> int:
+    """A TCP port of the loopback that nobody listens on."""
+    with socket.socket() as sock:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.bind(("127.0.0.1", 0))
+        return int(sock.getsockname()[1])
+
+
+@pytest.fixture
+def free_port() -> Callable[[], int]:
+    return take_free_port
+
+
+def wait_until(
+    condition: Callable[[], object], *, deadline_seconds: float = 15.0, what: str = "condition"
+) -> None:
+    """Block until `condition()` is true; AssertionError after the deadline. Exceptions of OSError count as false."""
+    end = time.monotonic() + deadline_seconds
+    while True:
+        try:
+            if condition():
+                return
+        except OSError:
+            pass
+        assert time.monotonic() < end, f"{what} did not hold within {deadline_seconds} s"
+        time.sleep(0.02)
+
+
+async def until(
+    condition: Callable[[], object | Awaitable[object]],
+    *,
+    deadline_seconds: float = 15.0,
+    what: str = "condition",
+) -> None:
+    """Like wait_until, for coroutines: the loop runs on."""
+    end = time.monotonic() + deadline_seconds
+    while True:
+        result = condition()
+        if asyncio.iscoroutine(result):
+            result = await result
+        if result:
+            return
+        assert time.monotonic() < end, f"{what} did not hold within {deadline_seconds} s"
+        await asyncio.sleep(0.02)
+
+
+def accepts(port: int) -> bool:
+    """Whether something listens on the loopback port."""
+    with socket.socket() as sock:
+        sock.settimeout(0.5)
+        return sock.connect_ex(("127.0.0.1", port)) == 0
+
+
+@dataclass
+class RedisServer:
+    """A real redis-server that tests may stop and start again."""
+
+    folder: Path
+    port: int = field(default_factory=take_free_port)
+    arguments: tuple[str, ...] = ()
+    process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def url(self) -> str:
+        return f"redis://127.0.0.1:{self.port}/0"
+
+    def start(self) -> None:
+        command = [redis_server_binary(), "--port", str(self.port), "--bind", "127.0.0.1", "--save", ""]
+        command += ["--dir", str(self.folder), *self.arguments]
+        self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        wait_until(lambda: accepts(self.port), what="redis-server listening")
+
+    def stop(self) -> None:
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait()
+            self.process = None
+
+    def cli(self, *arguments: str) -> str:
+        """What plain `redis-cli` prints for these arguments."""
+        command = [redis_cli_binary(), "-p", str(self.port), *arguments]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
+        return (done.stdout + done.stderr).strip()
+
+
+@pytest.fixture(scope="session")
+def shared_redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
+    server = RedisServer(tmp_path_factory.mktemp("redis"))
+    server.start()
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def redis_server(shared_redis: RedisServer) -> RedisServer:
+    """The session's Redis, emptied. Do not stop it; `own_redis` is for that."""
+    shared_redis.cli("FLUSHALL")
+    return shared_redis
+
+
+@pytest.fixture
+def redis_url(redis_server: RedisServer) -> str:
+    return redis_server.url
+
+
+@pytest.fixture
+def redis_cli(redis_server: RedisServer) -> Callable[..., str]:
+    return redis_server.cli
+
+
+@pytest.fixture
+def own_redis(tmp_path: Path) -> Iterator[RedisServer]:
+    """A Redis of this test alone, started; it may be stopped, paused and started again."""
+    server = RedisServer(tmp_path)
+    server.start()
+    yield server
+    server.stop()
+
+
+@dataclass
+class EnvoyProcess:
+    """A real Envoy running a bootstrap."""
+
+    process: subprocess.Popen[bytes]
+    log: Path
+
+    def stop(self) -> None:
+        self.process.terminate()
+        try:
+            self.process.wait(timeout=10)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+
+
+@pytest.fixture
+async def envoy(tmp_path: Path) -> AsyncIterator[Callable[[str], EnvoyProcess]]:
+    """`envoy(bootstrap_text)` starts an Envoy on that bootstrap; all are ended with the test."""
+    started: list[EnvoyProcess] = []
+
+    def start(bootstrap: str) -> EnvoyProcess:
+        number = len(started)
+        path, log = tmp_path / f"bootstrap{number}.yaml", tmp_path / f"envoy{number}.log"
+        path.write_text(bootstrap)
+        command = [envoy_binary(), "-c", path, "--concurrency", "1", "--use-dynamic-base-id"]
+        command += ["--log-path", log, "--log-level", "warning"]
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        started.append(EnvoyProcess(process, log))
+        return started[-1]
+
+    yield start
+    for one in started:
+        one.stop()
