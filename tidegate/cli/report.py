@@ -1,0 +1,133 @@
+"""What `tidegate status` says, as plain values in the shape that `docs/cli.md` documents."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from tidegate.domain.errors import StoreError
+from tidegate.domain.sample import EndpointSample
+from tidegate.domain.topology import Topology
+from tidegate.store.ports import Store
+
+SERVICES = ("agent", "controller", "xds", "ext_proc")
+NO_LOAD: dict[str, float | None] = {"latency": None, "vram": None, "entropy": None, "total": None}
+
+
+async def gather(store: Store, topology: Topology | None, now_ms: int) -> dict[str, Any]:
+    """Everything the store knows about the cluster. A store that does not answer gives an empty report with `error`.
+
+    Age is in milliseconds, weights are 0…1000, ratios lie in [0, 1]; unknown is None.
+    """
+    try:
+        return await _gather(store, topology, now_ms)
+    except StoreError as exc:
+        return {
+            "clusters": [_cluster(place, {}, {}, {}, now_ms) for place in _of_topology(topology)],
+            "leader": None,
+            "rejected": {},
+            "envoys": [],
+            "services": {name: [] for name in SERVICES},
+            "redis": {"reachable": False, "error": str(exc)},
+        }
+
+
+async def _gather(store: Store, topology: Topology | None, now_ms: int) -> dict[str, Any]:
+    present = await store.present()
+    registered = await store.registered()
+    samples = {(s.cluster, s.address): s for s in await store.samples()}
+    places = _places(topology, present, registered)
+    names = [place["name"] for place in places]
+    effective, explain = await store.effective(names), await store.explain(names)
+    for name, address, _ in registered:
+        place = next(p for p in places if p["name"] == name)
+        if address not in place["addresses"]:
+            place["addresses"].append(address)
+    xds = [info for _, info in sorted(present.get("xds", {}).items())]
+    controllers = present.get("controller", {})
+    return {
+        "clusters": [
+            _cluster(
+                place,
+                {a: s for (n, a), s in samples.items() if n == place["name"]},
+                effective.get(place["name"], {}),
+                explain.get(place["name"], {}),
+                now_ms,
+            )
+            for place in places
+        ],
+        "leader": min(controllers) if controllers else None,
+        "rejected": await store.rejected() | {key: why for info in xds for key, why in info.get("refused", {}).items()},
+        "envoys": [envoy for info in xds for envoy in info.get("envoys", [])],
+        "services": {
+            name: [
+                {"instance": instance, "age_ms": max(0, now_ms - int(info.get("beat_at_ms", now_ms)))}
+                for instance, info in sorted(present.get(name, {}).items())
+            ]
+            for name in dict.fromkeys((*SERVICES, *present))
+        },
+        "redis": {"reachable": True, "error": None},
+    }
+
+
+def _of_topology(topology: Topology | None) -> list[dict[str, Any]]:
+    return [
+        {
+            "name": c.name,
+            "models": list(c.models),
+            "lb": str(c.lb),
+            "addresses": [e.address for e in c.endpoints],
+        }
+        for c in (topology.clusters if topology else ())
+    ]
+
+
+def _places(
+    topology: Topology | None,
+    present: Mapping[str, Mapping[str, Mapping[str, Any]]],
+    registered: list[tuple[str, str, int]],
+) -> list[dict[str, Any]]:
+    """The clusters: of the file at hand, else of what xds says it serves; and those that only agents know."""
+    places = _of_topology(topology)
+    if not places:
+        served = [info.get("clusters", []) for info in present.get("xds", {}).values()]
+        places = [{**c, "addresses": list(c.get("addresses", []))} for c in (served[0] if served else [])]
+    known = {place["name"] for place in places}
+    unknown = sorted({name for name, _, _ in registered} - known)
+    return places + [{"name": name, "models": [], "lb": None, "addresses": []} for name in unknown]
+
+
+def _cluster(
+    place: Mapping[str, Any],
+    samples: Mapping[str, EndpointSample],
+    weights: Mapping[str, int],
+    why: Mapping[str, Mapping[str, Any]],
+    now_ms: int,
+) -> dict[str, Any]:
+    return {
+        "name": place["name"],
+        "models": place["models"],
+        "lb": place["lb"],
+        "endpoints": [
+            _endpoint(address, samples.get(address), weights.get(address), why.get(address, {}), now_ms)
+            for address in place["addresses"]
+        ],
+    }
+
+
+def _endpoint(
+    address: str, sample: EndpointSample | None, weight: int | None, why: Mapping[str, Any], now_ms: int
+) -> dict[str, Any]:
+    """`status` is "unknown" for a replica that no agent has a sample of."""
+    return {
+        "address": address,
+        "status": str(sample.status) if sample else "unknown",
+        "running": sample.running if sample else None,
+        "waiting": sample.waiting if sample else None,
+        "kv_used_ratio": sample.kv_used_ratio if sample else None,
+        "weight": weight,
+        "pinned": why.get("pinned") is not None,
+        "drained": why.get("drained"),
+        "load": NO_LOAD | dict(why.get("load") or {}),
+        "age_ms": sample.age_ms(now_ms) if sample else None,
+    }

@@ -1,0 +1,79 @@
+"""Subcommands that run one service. Each is a settings class and the coroutine that serves it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+import typer
+
+from tidegate.domain.errors import ConfigError
+from tidegate.runtime import run
+from tidegate.settings.flags import command
+from tidegate.settings.services import (
+    AgentSettings,
+    EngineSimSettings,
+    ExtProcSettings,
+    ServiceSettings,
+    XdsSettings,
+)
+
+S = TypeVar("S", bound=ServiceSettings)
+
+
+def _with_config(settings: S) -> S:
+    """The named file, else `tidegate.yaml` of this folder."""
+    if settings.config is None and Path("tidegate.yaml").exists():
+        return replace(settings, config=Path("tidegate.yaml"))
+    if settings.config is None:
+        raise ConfigError(
+            [f"name the configuration file: --config FILE, or TIDEGATE_{settings.SERVICE.upper()}_CONFIG"]
+        )
+    return settings
+
+
+def xds(settings: XdsSettings) -> None:
+    """Serve xDS to Envoys, with the controller in the same process."""
+    from controller.loop import run as control  # noqa: PLC0415 - a service loads what it needs alone
+    from xds_server.app import serve  # noqa: PLC0415
+
+    companions = [("controller", control)] if settings.controller else []
+    _run(lambda: serve(_with_config(settings), companions))
+
+
+def ext_proc(settings: ExtProcSettings) -> None:
+    """Read each request and choose its cluster and replica."""
+    from ext_proc.app import serve  # noqa: PLC0415
+
+    _run(lambda: serve(_with_config(settings)))
+
+
+def agent(settings: AgentSettings) -> None:
+    """Publish the state of this node's engines and GPUs."""
+    from metrics_agent.app import serve  # noqa: PLC0415
+
+    _run(lambda: serve(_with_config(settings)))
+
+
+def engine_sim(settings: EngineSimSettings) -> None:
+    """Run a simulated engine with an OpenAI API and vLLM's metrics."""
+    from simulator.app import serve  # noqa: PLC0415
+
+    _run(lambda: serve(settings))
+
+
+def _run(main: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    run(main)
+
+
+def register(app: typer.Typer) -> None:
+    """Add the service subcommands."""
+    for name, settings, serve in (
+        ("xds", XdsSettings, xds),
+        ("ext-proc", ExtProcSettings, ext_proc),
+        ("agent", AgentSettings, agent),
+        ("engine-sim", EngineSimSettings, engine_sim),
+    ):
+        app.command(name, help=serve.__doc__)(command(settings, serve))

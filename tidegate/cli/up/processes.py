@@ -1,0 +1,153 @@
+"""Children of `tidegate up`: started, restarted when they die, ended together."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ctypes
+import os
+import signal
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tidegate.domain.errors import TidegateError
+from tidegate.runtime import backoff_seconds
+
+PR_SET_PDEATHSIG = 1
+TERM_SECONDS = 3.0
+EARLY_DEATHS = 5
+LOG_TAIL_BYTES = 2000
+
+
+class ChildKeepsDying(TidegateError):  # noqa: N818 - read as a sentence
+    """A child died several times right after its start; its log's end is in the text."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessSpec:
+    """One child: `name` is unique, `argv` its command line, `env` is added to ours, `log` gets its output."""
+
+    name: str
+    argv: Sequence[str]
+    log: Path
+    env: Mapping[str, str] = field(default_factory=dict)
+
+
+def _die_with_parent() -> None:
+    """In the child: ask Linux for a SIGTERM when the parent dies, however it dies."""
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
+class Child:
+    """Keeps one process alive until it is stopped."""
+
+    def __init__(self, spec: ProcessSpec, say: Callable[[str], None]) -> None:
+        self.spec, self._say = spec, say
+        self.process: asyncio.subprocess.Process | None = None
+        self.restarts = 0
+        self._stopping = False
+
+    @property
+    def pid(self) -> int | None:
+        """The process id, or None while there is no process."""
+        return self.process.pid if self.process and self.process.returncode is None else None
+
+    async def keep_alive(self) -> None:
+        """Start the process and start it again whenever it ends. Raises ChildKeepsDying."""
+        delays, early = backoff_seconds(0.1, 2.0, 1.0), 0
+        while not self._stopping:
+            started = time.monotonic()
+            await self._start()
+            assert self.process
+            code = await self.process.wait()
+            if self._stopping:
+                return
+            lived = time.monotonic() - started
+            early = early + 1 if lived < 2.0 else 0
+            if early >= EARLY_DEATHS:
+                raise ChildKeepsDying(f"{self.spec.name} died {early} times at its start:\n{self._log_tail()}")
+            if lived > 10.0:
+                delays = backoff_seconds(0.1, 2.0, 1.0)
+            self.restarts += 1
+            self._say(f"{self.spec.name} ended ({_how(code)}); starting it again")
+            await asyncio.sleep(next(delays))
+
+    async def _start(self) -> None:
+        with self.spec.log.open("ab") as log:
+            self.process = await asyncio.create_subprocess_exec(
+                *self.spec.argv,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env={**os.environ, **self.spec.env},
+                start_new_session=True,  # Ctrl-C reaches `tidegate up` alone, which ends them in order
+                preexec_fn=_die_with_parent,
+            )
+
+    def _log_tail(self) -> str:
+        return self.spec.log.read_bytes()[-LOG_TAIL_BYTES:].decode(errors="replace")
+
+    def announce_stop(self) -> None:
+        """No restart from here on."""
+        self._stopping = True
+
+    async def stop(self) -> None:
+        """SIGTERM, then SIGKILL after TERM_SECONDS, to the process and its own children."""
+        self.announce_stop()
+        if self.pid is None or self.process is None:
+            return
+        group = self.process.pid
+        for signum, patience in ((signal.SIGTERM, TERM_SECONDS), (signal.SIGKILL, 1.0)):
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(group, signum)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self.process.wait(), patience)
+                break
+
+
+def _how(code: int) -> str:
+    if code >= 0:
+        return f"exit {code}"
+    with contextlib.suppress(ValueError):
+        return signal.Signals(-code).name
+    return f"signal {-code}"
+
+
+class ProcessTree:
+    """All children of one `tidegate up`."""
+
+    def __init__(self, say: Callable[[str], None]) -> None:
+        self._say = say
+        self.children: dict[str, Child] = {}
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def start(self, spec: ProcessSpec) -> None:
+        """Start a child and keep it alive."""
+        child = Child(spec, self._say)
+        self.children[spec.name] = child
+        task = asyncio.create_task(child.keep_alive(), name=spec.name)
+        task.add_done_callback(self._on_done)
+        self._tasks[spec.name] = task
+
+    def _on_done(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and (error := task.exception()) and not self.failed.done():
+            self.failed.set_exception(error)
+
+    def pids(self) -> dict[str, int]:
+        """name → process id of each child that lives."""
+        return {name: child.pid for name, child in self.children.items() if child.pid is not None}
+
+    async def stop(self) -> None:
+        """End every child at once; none is left when this returns."""
+        for child in self.children.values():
+            child.announce_stop()
+        await asyncio.gather(*(child.stop() for child in self.children.values()))
+        for task in self._tasks.values():
+            task.cancel()
+        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+        # A child whose start was under way when `stop` looked has a process by now.
+        await asyncio.gather(*(child.stop() for child in self.children.values()))

@@ -1,0 +1,55 @@
+"""Which local clusters run on this machine, so that `tidegate status` finds the one beside it without a flag."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+
+def _folder() -> Path:
+    base = os.environ.get("XDG_RUNTIME_DIR") or tempfile.gettempdir()
+    return Path(base) / f"tidegate-{os.getuid()}"
+
+
+def announce(ready: Mapping[str, Any], source: Path | None) -> Path:
+    """Note a running cluster and the file it was started from. Returns the note, for `withdraw`."""
+    folder = _folder()
+    folder.mkdir(mode=0o700, exist_ok=True)
+    note = folder / f"{os.getpid()}.json"
+    note.touch(mode=0o600)
+    note.write_text(json.dumps({**ready, "source": str(source.resolve()) if source else None}))
+    return note
+
+
+def withdraw(note: Path) -> None:
+    """Remove the note of a cluster that ended."""
+    note.unlink(missing_ok=True)
+
+
+def running(source: Path | None = None) -> dict[str, Any] | None:
+    """The newest running cluster, or the newest that was started from `source`; None when there is none."""
+    found: list[tuple[float, dict[str, Any]]] = []
+    for note in _folder().glob("*.json") if _folder().is_dir() else []:
+        with contextlib.suppress(OSError, ValueError):
+            if note.stat().st_uid != os.getuid():
+                continue
+            if not _alive(int(note.stem)):
+                note.unlink(missing_ok=True)
+                continue
+            found.append((note.stat().st_mtime, json.loads(note.read_text())))
+    wanted = str(source.resolve()) if source else None
+    matching = [item for item in found if wanted is None or wanted in {item[1]["source"], item[1]["config"]}]
+    return max(matching, key=lambda item: item[0])[1] if matching else None
+
+
+def _alive(pid: int) -> bool:
+    with contextlib.suppress(ProcessLookupError):
+        with contextlib.suppress(PermissionError):
+            os.kill(pid, 0)
+        return True
+    return False
