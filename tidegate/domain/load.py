@@ -1,0 +1,88 @@
+"""The load index: how full one replica is, from 0 (idle) to 1 (full), out of what its sample tells."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+
+from tidegate.domain.sample import EndpointSample
+from tidegate.domain.topology import Kind
+
+
+@dataclass(frozen=True, slots=True)
+class LoadWeights:
+    """What each part counts for: at least 0, with a sum above 0. An unknown part counts nothing."""
+
+    latency: float = 0.45
+    vram: float = 0.35
+    entropy: float = 0.20
+
+
+@dataclass(frozen=True, slots=True)
+class LoadRules:
+    """How parts are weighed and normalised. `latency_target_ms` (> 0) is the p99 that counts as half full."""
+
+    weights: LoadWeights = field(default_factory=LoadWeights)
+    latency_target_ms: float = 10_000.0
+
+
+@dataclass(frozen=True, slots=True)
+class LoadIndex:
+    """The parts in [0, 1] and their weighted mean; None is unknown."""
+
+    latency: float | None = None
+    vram: float | None = None
+    entropy: float | None = None
+    total: float | None = None
+
+    def as_dict(self) -> dict[str, float | None]:
+        """For `explain:`; four digits are enough to read."""
+        return {name: None if v is None else round(v, 4) for name, v in asdict(self).items()}
+
+
+UNKNOWN_LOAD = LoadIndex()
+
+
+def normal_latency(p99_ms: float | None, target_ms: float) -> float | None:
+    """p99 / (p99 + target): 0 at 0 ms, 0.5 at the target, towards 1 without end; strictly rising.
+
+    A p99 below 0 or unknown is None.
+    """
+    if p99_ms is None or not p99_ms >= 0:
+        return None
+    if p99_ms == float("inf"):
+        return 1.0
+    return p99_ms / (p99_ms + target_ms)
+
+
+def normal_vram(sample: EndpointSample, kind: Kind) -> float | None:
+    """Memory in use, clipped to [0, 1].
+
+    An LLM engine pins its GPU memory, so KV occupancy is what moves (design, policy 2); for diffusion it is
+    1 - free/total of its GPUs. A total of 0 is unknown.
+    """
+    if kind is Kind.LLM:
+        return None if sample.kv_used_ratio is None else _clip(sample.kv_used_ratio)
+    free, total = sample.vram_free_bytes, sample.vram_total_bytes
+    if free is None or not total or total < 0:
+        return None
+    return _clip(1.0 - free / total)
+
+
+def load_index(sample: EndpointSample, kind: Kind, rules: LoadRules, *, entropy: float | None = None) -> LoadIndex:
+    """The load of one replica. `entropy` (0…1) is the request-class mix, known to whoever sees requests.
+
+    The total is Σ wᵢ·partᵢ / Σ wᵢ over the known parts: a missing part is left out and the others count more.
+    With nothing known the total is None.
+    """
+    latency = normal_latency(sample.latency_p99_ms, rules.latency_target_ms)
+    vram = normal_vram(sample, kind)
+    weights = rules.weights
+    pairs = [(weights.latency, latency), (weights.vram, vram), (weights.entropy, entropy)]
+    known = [(weight, part) for weight, part in pairs if part is not None]
+    scale = sum(weight for weight, _ in known)
+    total = _clip(sum(weight * part for weight, part in known) / scale) if scale > 0 else None
+    return LoadIndex(latency=latency, vram=vram, entropy=entropy, total=total)
+
+
+def _clip(ratio: float) -> float:
+    return min(1.0, max(0.0, ratio))
