@@ -1,0 +1,72 @@
+"""One look at the world and one decision about it, as values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from controller.roster import roster
+from controller.state import State
+from tidegate.domain.load import LoadRules
+from tidegate.domain.operators import Intent, read_orders
+from tidegate.domain.sample import EndpointSample
+from tidegate.domain.topology import Cluster, Precision, Topology
+from tidegate.domain.weights import Decision, Replica, decide
+from tidegate.store.ports import ClusterDecision, RawOperatorKeys
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class World:
+    """What the store said at `now_ms` (Unix milliseconds)."""
+
+    now_ms: int
+    keys: RawOperatorKeys
+    samples: Sequence[EndpointSample]
+    registered: Sequence[tuple[str, str, int]]
+
+
+def decide_all(
+    topology: Topology, world: World, before: State, *, sample_ttl_ms: int, rules: LoadRules
+) -> tuple[State, list[ClusterDecision]]:
+    """The state after this look, and a decision for every cluster of the topology."""
+    members = roster(topology, world.registered, world.now_ms)
+    intent = read_orders(world.keys.weights, world.keys.drains, members, before.intent)
+    samples = {(s.cluster, s.address): s for s in world.samples}
+    decisions = []
+    for cluster in topology.clusters:
+        replicas = [_replica(cluster, address, samples, intent, before) for address in members[cluster.name]]
+        decided = decide(replicas, kind=cluster.kind, now_ms=world.now_ms, sample_ttl_ms=sample_ttl_ms, rules=rules)
+        decisions.append(_published(cluster.name, decided))
+    return State(intent, {d.cluster: d.explain for d in decisions}), decisions
+
+
+def _replica(
+    cluster: Cluster,
+    address: str,
+    samples: Mapping[tuple[str, str], EndpointSample],
+    intent: Intent,
+    before: State,
+) -> Replica:
+    sample = samples.get((cluster.name, address))
+    return Replica(
+        address=address,
+        precision=_precision(sample, cluster),
+        sample=sample,
+        pinned=intent.pins.get(cluster.name, {}).get(address),
+        drained=intent.drains.get(cluster.name, {}).get(address),
+        last_automatic=before.automatic(cluster.name, address),
+    )
+
+
+def _precision(sample: EndpointSample | None, cluster: Cluster) -> Precision:
+    """What the replica says of itself, where that is a known format, else what the file says of its cluster."""
+    told = sample.precision if sample else None
+    return Precision(told) if told in set(Precision) else cluster.precision
+
+
+def _published(cluster: str, decided: Sequence[Decision]) -> ClusterDecision:
+    return ClusterDecision(
+        cluster=cluster,
+        effective={d.address: d.weight for d in decided},
+        explain={d.address: d.explain() for d in decided},
+    )

@@ -1,0 +1,150 @@
+"""The controller's loop: look, decide, publish what changed, wait."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import structlog
+from prometheus_client import CollectorRegistry
+
+from controller.audit import changes, explained_alike
+from controller.decide import World, decide_all
+from controller.instruments import Instruments
+from controller.state import State, restored
+from tidegate.domain.errors import StoreError, StoreRefused
+from tidegate.domain.load import LoadRules
+from tidegate.domain.topology import Topology
+from tidegate.runtime import backoff_seconds, now_ms
+from tidegate.store.ports import ClusterDecision, Store
+
+BEAT_EVERY_MS: Final = 1_000
+BEAT_TTL_MS: Final = 3_000
+EXPLAIN_EVERY_MS: Final = 1_000
+REFUSED_WAIT_SECONDS: Final = 5.0
+LEAVE_SECONDS: Final = 0.5
+
+log = structlog.get_logger("controller")
+
+
+async def run(
+    store: Store,
+    topology: Topology,
+    *,
+    tick_ms: int = 250,
+    sample_ttl_ms: int = 3_000,
+    rules: LoadRules | None = None,
+    clock: Callable[[], int] = now_ms,
+    registry: CollectorRegistry | None = None,
+    instance: str | None = None,
+) -> None:
+    """Decide every `tick_ms` until cancelled. A store that fails is retried with backoff and never raised.
+
+    `clock` gives Unix milliseconds; ages above `sample_ttl_ms` say nothing; `instance` is the name under which
+    presence shows this controller. May be called again with the same registry once it has ended.
+    """
+    instruments = Instruments(registry if registry is not None else CollectorRegistry())
+    name = instance or f"{socket.gethostname()}:{os.getpid()}"
+    controller = Controller(store, topology, sample_ttl_ms=sample_ttl_ms, rules=rules, clock=clock, instance=name)
+    try:
+        await _loop(controller, instruments, tick_ms / 1000)
+    finally:
+        instruments.close()
+        with contextlib.suppress(StoreError, TimeoutError):
+            await asyncio.wait_for(store.leave("controller", name), LEAVE_SECONDS)
+
+
+@dataclass(slots=True)
+class Controller:
+    """One controller over one store. `tick()` is one look and one decision; call it from one task."""
+
+    store: Store
+    topology: Topology
+    sample_ttl_ms: int = 3_000
+    rules: LoadRules | None = None
+    clock: Callable[[], int] = now_ms
+    instance: str = "controller"
+    _state: State | None = None
+    _explained_at_ms: dict[str, int] = field(default_factory=dict)
+    _beat_at_ms: int | None = None
+
+    async def tick(self) -> int:
+        """Publish what changed; how many clusters were written. Raises StoreError, and then changes nothing."""
+        names = [c.name for c in self.topology.clusters]
+        before = self._state or restored(await self.store.explain(names), await self.store.rejected())
+        world = World(
+            now_ms=self.clock(),
+            keys=await self.store.operator_keys(names, ()),
+            samples=await self.store.samples(),
+            registered=await self.store.registered(),
+        )
+        after, decisions = decide_all(
+            self.topology, world, before, sample_ttl_ms=self.sample_ttl_ms, rules=self.rules or LoadRules()
+        )
+        written = await self._publish(before, after, decisions, world.now_ms)
+        self._state = after
+        await self._beat(world.now_ms)
+        return written
+
+    async def _publish(self, before: State, after: State, decisions: Sequence[ClusterDecision], at_ms: int) -> int:
+        """Write clusters whose published weights differ, also when someone else changed or lost them."""
+        published = await self.store.effective([d.cluster for d in decisions])
+        due = [d for d in decisions if self._is_due(d, published, before, after, at_ms)]
+        events = changes(before, after, at_ms)
+        rejected = after.intent.rejected
+        if due or events or rejected != await self.store.rejected():
+            await self.store.write_decisions(due, rejected, events)
+        for decision in due:
+            self._explained_at_ms[decision.cluster] = at_ms
+        return len(due)
+
+    def _is_due(
+        self,
+        decision: ClusterDecision,
+        published: Mapping[str, Mapping[str, int]],
+        before: State,
+        after: State,
+        at_ms: int,
+    ) -> bool:
+        name = decision.cluster
+        if published.get(name, {}) != decision.effective:
+            return True
+        if not explained_alike(before.explained, after.explained, name):
+            return True
+        moved = before.explained.get(name) != after.explained.get(name)
+        return moved and at_ms - self._explained_at_ms.get(name, 0) >= EXPLAIN_EVERY_MS
+
+    async def _beat(self, at_ms: int) -> None:
+        if self._beat_at_ms is None or at_ms - self._beat_at_ms >= BEAT_EVERY_MS:
+            await self.store.beat("controller", self.instance, {"pid": os.getpid()}, ttl_ms=BEAT_TTL_MS)
+            self._beat_at_ms = at_ms
+
+
+async def _loop(controller: Controller, instruments: Instruments, tick_seconds: float) -> None:
+    delays = backoff_seconds()
+    failing: str | None = None
+    while True:
+        started = time.monotonic()
+        try:
+            instruments.writes.inc(await controller.tick())
+        except StoreError as exc:
+            instruments.store_errors.inc()
+            if failing != str(exc):
+                log.warning("store failed; the last weights stay", error=str(exc))
+            failing = str(exc)
+            await asyncio.sleep(REFUSED_WAIT_SECONDS if isinstance(exc, StoreRefused) else next(delays))
+            continue
+        if failing is not None:
+            log.info("store is back")
+            failing, delays = None, backoff_seconds()
+        spent = time.monotonic() - started
+        instruments.tick_seconds.observe(spent)
+        if spent > tick_seconds:
+            instruments.overruns.inc()
+        await asyncio.sleep(max(0.0, tick_seconds - spent))
