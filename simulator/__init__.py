@@ -1,1 +1,6 @@
-"""One model of a continuous-batching engine. `engine` is pure (simulated time in, events out), `http` puts the OpenAI API and real `vllm:` metrics on it. `tidegate engine-sim` calls `app`. Never imported by the services."""
+"""One model of a continuous-batching engine, and an HTTP server that makes a stand-in engine of it.
+
+`engine` is pure: simulated seconds in, events out. `http` runs it in real time behind the OpenAI API, with vLLM's
+(or vllm-omni's) metrics page and faults for tests. `app` wires both; `tidegate engine-sim` calls it. What an
+engine costs belongs here; what a gateway decides does not. Never imported by the services.
+"""
