@@ -11,17 +11,21 @@ from tidegate.domain.sample import EndpointSample, NodeSample, NodeTick
 
 @dataclass(frozen=True, slots=True)
 class RawOperatorKeys:
-    """What operators typed, not yet validated: by cluster, `host:port` → text; `tune` by scope ("" is global)."""
+    """What operators typed, not validated: by cluster, `host:port` → text; `tunes` by scope ("" is global).
+
+    `broken` names the keys that hold no hash (somebody did SET weight:phi-3 x) and why; they count as empty.
+    """
 
     weights: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     drains: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     tunes: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     splits: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    broken: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterDecision:
-    """What the controller decided for one cluster: weight 0…1000 by address, and why (JSON-able) by address."""
+    """What the controller decided for one cluster: by address, a weight 0…1000, and why (JSON-able)."""
 
     cluster: str
     effective: Mapping[str, int]

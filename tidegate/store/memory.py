@@ -1,0 +1,177 @@
+"""The store without a server: same contract, one process, the clock passed in. For tests and simulation."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from tidegate.domain.errors import StoreUnavailable
+from tidegate.domain.sample import EndpointSample, NodeSample, NodeTick
+from tidegate.store import schema
+from tidegate.store.ports import ClusterDecision, Event, RawOperatorKeys
+
+TICKS_KEPT = 10_000  # a reader that falls further behind loses its connection, as it does on Redis
+
+
+class MemoryStore:
+    """tidegate.store.ports.Store in memory. `clock_ms` decides what has expired. Use it from one event loop.
+
+    `available` set to False makes every call raise StoreUnavailable, as a lost Redis does.
+    """
+
+    def __init__(self, clock_ms: Callable[[], int]) -> None:
+        self.available = True
+        self._clock_ms = clock_ms
+        self._samples: dict[tuple[str, str], tuple[EndpointSample, int]] = {}
+        self._index: dict[tuple[str, str], int] = {}
+        self._nodes: dict[str, tuple[NodeSample, int]] = {}
+        self._hashes: dict[str, dict[str, str]] = {}
+        self._effective: dict[str, dict[str, int]] = {}
+        self._explain: dict[str, dict[str, dict[str, Any]]] = {}
+        self._rejected: dict[str, str] = {}
+        self._events: deque[Event] = deque(maxlen=schema.EVENTS_KEPT)
+        self._beats: dict[tuple[str, str], tuple[bytes, int]] = {}
+        self._readers: set[asyncio.Queue[NodeTick | None]] = set()
+
+    async def publish(self, tick: NodeTick, *, ttl_ms: int) -> None:
+        """Keep the samples until `ttl_ms` has passed and hand the tick to every reader."""
+        expires = self._now() + ttl_ms
+        self._nodes[tick.node.node] = (tick.node, expires)
+        for sample in tick.endpoints:
+            place = (sample.cluster, sample.address)
+            self._samples[place] = (sample, expires)
+            self._index[place] = sample.sampled_at_ms
+        for reader in self._readers:
+            self._hand(reader, tick)
+
+    def _hand(self, reader: asyncio.Queue[NodeTick | None], tick: NodeTick | None) -> None:
+        if reader.qsize() < TICKS_KEPT:
+            reader.put_nowait(tick)
+        elif reader.qsize() == TICKS_KEPT:
+            reader.put_nowait(None)
+
+    async def forget(self, endpoints: Iterable[tuple[str, str]]) -> None:
+        """Remove the endpoints' samples and their places in the index."""
+        self._now()
+        for place in endpoints:
+            self._samples.pop(place, None)
+            self._index.pop(place, None)
+
+    async def samples(self) -> list[EndpointSample]:
+        """Every endpoint of the index whose sample has not expired."""
+        now = self._now()
+        return [sample for sample, expires in self._samples.values() if expires > now]
+
+    async def registered(self) -> list[tuple[str, str, int]]:
+        """(cluster, address, sampled_at_ms) of the index, oldest first, also of expired samples."""
+        self._now()
+        return sorted(((*place, at) for place, at in self._index.items()), key=lambda one: (one[2], one[:2]))
+
+    async def nodes(self) -> list[NodeSample]:
+        """Every node whose sample has not expired."""
+        now = self._now()
+        return [node for node, expires in self._nodes.values() if expires > now]
+
+    async def ticks(self) -> AsyncIterator[NodeTick]:
+        """Ticks from the moment of the first `anext`. Raises StoreUnavailable after `close()`."""
+        self._now()
+        reader: asyncio.Queue[NodeTick | None] = asyncio.Queue()
+        self._readers.add(reader)
+        try:
+            while (tick := await reader.get()) is not None:
+                yield tick
+        finally:
+            self._readers.discard(reader)
+        raise StoreUnavailable("the store is closed, or this reader fell too far behind")
+
+    async def operator_keys(self, clusters: Sequence[str], models: Sequence[str]) -> RawOperatorKeys:
+        """Weights, drains, tunes and splits that are there."""
+        self._now()
+        return RawOperatorKeys(
+            weights=self._named(clusters, schema.weight_key),
+            drains=self._named(clusters, schema.drain_key),
+            tunes=self._named(("", *clusters), schema.tune_key),
+            splits=self._named(models, schema.split_key),
+        )
+
+    def _named(self, names: Sequence[str], key_of: Callable[[str], str]) -> dict[str, dict[str, str]]:
+        return {name: dict(found) for name in names if (found := self._hashes.get(key_of(name)))}
+
+    async def set_field(self, key: str, field: str, value: str) -> None:
+        """Set a field of an operator key."""
+        self._now()
+        self._hashes.setdefault(key, {})[field] = value
+
+    async def clear_field(self, key: str, field: str) -> bool:
+        """Remove a field; True when it was there."""
+        self._now()
+        return self._hashes.get(key, {}).pop(field, None) is not None
+
+    async def write_decisions(
+        self,
+        decisions: Sequence[ClusterDecision],
+        rejected: Mapping[str, str],
+        events: Sequence[Event],
+    ) -> None:
+        """Replace what is given; clusters that are not keep what they have."""
+        self._now()
+        for decision in decisions:
+            self._effective[decision.cluster] = dict(decision.effective)
+            self._explain[decision.cluster] = {
+                address: schema.from_json(schema.to_json(why)) or {} for address, why in decision.explain.items()
+            }
+        self._rejected = dict(rejected)
+        self._events.extend(events)
+
+    async def effective(self, clusters: Sequence[str]) -> dict[str, dict[str, int]]:
+        """The published weights by cluster and address."""
+        self._now()
+        return {one: dict(self._effective.get(one, {})) for one in clusters}
+
+    async def explain(self, clusters: Sequence[str]) -> dict[str, dict[str, dict[str, Any]]]:
+        """Why each weight is what it is, by cluster and address."""
+        self._now()
+        return {one: dict(self._explain.get(one, {})) for one in clusters}
+
+    async def rejected(self) -> dict[str, str]:
+        """Operator key → why it was not accepted."""
+        self._now()
+        return dict(self._rejected)
+
+    async def events(self, count: int) -> list[Event]:
+        """The newest `count` events, oldest first."""
+        self._now()
+        return list(self._events)[-count:] if count > 0 else []
+
+    async def beat(self, service: str, instance: str, info: Mapping[str, Any], *, ttl_ms: int) -> None:
+        """Keep the info, with `beat_at_ms`, until `ttl_ms` has passed."""
+        now = self._now()
+        self._beats[service, instance] = (schema.to_json({**info, "beat_at_ms": now}), now + ttl_ms)
+
+    async def leave(self, service: str, instance: str) -> None:
+        """Remove the beat."""
+        self._now()
+        self._beats.pop((service, instance), None)
+
+    async def present(self) -> dict[str, dict[str, dict[str, Any]]]:
+        """service → instance → info, of every beat that has not expired."""
+        now = self._now()
+        alive = {place: said for place, (said, expires) in self._beats.items() if expires > now}
+        return schema.group_presence(list(alive), alive.values())
+
+    async def ping(self) -> None:
+        """Return while the store is available."""
+        self._now()
+
+    async def close(self) -> None:
+        """End every reader; every later call raises StoreUnavailable."""
+        self.available = False
+        for reader in self._readers:
+            reader.put_nowait(None)
+
+    def _now(self) -> int:
+        if not self.available:
+            raise StoreUnavailable("the store is not available")
+        return self._clock_ms()

@@ -1,0 +1,376 @@
+"""The store on Redis 6.2 and later: the only module that imports redis-py.
+
+Every public method has a time limit for each pipeline it sends, and raises StoreUnavailable or StoreRefused,
+nothing else. `schema` draws the keys.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import redis.asyncio as aioredis
+from redis.asyncio.cluster import ClusterNode, RedisCluster
+from redis.asyncio.retry import Retry
+from redis.asyncio.sentinel import Sentinel
+from redis.backoff import NoBackoff
+from redis.exceptions import (
+    AuthenticationError,
+    AuthorizationError,
+    NoPermissionError,
+    RedisClusterException,
+    RedisError,
+    ResponseError,
+)
+
+from tidegate.domain.errors import ConfigError, StoreError, StoreRefused, StoreUnavailable
+from tidegate.domain.sample import EndpointSample, NodeSample, NodeTick
+from tidegate.settings.redis_url import CLUSTER_SCHEME, SENTINEL_SCHEME, RedisUrl, parse_redis_url
+from tidegate.store import schema
+from tidegate.store.fields import text, texts
+from tidegate.store.ports import ClusterDecision, Event, RawOperatorKeys
+
+Command = tuple[str | int | bytes, ...]
+
+_REDIS_FAULTS = (RedisError, RedisClusterException, OSError)  # OSError: TimeoutError of asyncio is one
+
+
+def wall_clock_ms() -> int:
+    """Unix time in milliseconds."""
+    return time.time_ns() // 1_000_000
+
+
+class RedisStore:
+    """tidegate.store.ports.Store on a Redis server, a Sentinel-watched master or a Redis Cluster.
+
+    `timeout_seconds` limits each round trip, connecting included; `quiet_seconds` is how long the channel may be
+    silent before `ticks()` asks whether the connection still lives. On a Redis Cluster the keys of one
+    call live on several servers, so that `write_decisions` and `publish` are not atomic there.
+
+    Use it from one event loop. Raises ConfigError when `url` is not a Redis URL.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        prefix: str = "tidegate",
+        *,
+        timeout_seconds: float = 1.0,
+        quiet_seconds: float = 1.0,
+        clock_ms: Callable[[], int] = wall_clock_ms,
+    ) -> None:
+        try:
+            self._url = parse_redis_url(url)
+        except ValueError as exc:
+            raise ConfigError([f"redis.url: {exc}"]) from exc
+        self._keys = schema.Keys(prefix)
+        self._timeout, self._quiet, self._clock_ms = timeout_seconds, quiet_seconds, clock_ms
+        self._client, self._sentinel = _connect(self._url, timeout_seconds)
+        self._atomic = self._url.scheme != CLUSTER_SCHEME
+        self._subscriptions: set[Any] = set()
+        self._closed = False
+
+    # --- agents ---------------------------------------------------------------------------------------------
+
+    async def publish(self, tick: NodeTick, *, ttl_ms: int) -> None:
+        """One MULTI: hashes replaced (a field that became unknown goes away), indexes, one message."""
+        keys, node = self._keys, tick.node
+        commands = _replace(keys.node(node.node), schema.encode_node(node), ttl_ms)
+        commands.append(("ZADD", keys.nodes, node.sampled_at_ms, node.node))
+        commands.append(("ZREMRANGEBYSCORE", keys.nodes, "-inf", node.sampled_at_ms - schema.INDEX_KEPT_MS))
+        for sample in tick.endpoints:
+            key = keys.endpoint(sample.cluster, sample.address)
+            commands += _replace(key, schema.encode_endpoint(sample), ttl_ms)
+            name = schema.member(sample.cluster, sample.address)
+            commands.append(("ZADD", keys.endpoints, sample.sampled_at_ms, name))
+        commands.append(("PUBLISH", keys.samples, schema.encode_tick(tick)))
+        await self._write(commands)
+
+    async def forget(self, endpoints: Iterable[tuple[str, str]]) -> None:
+        """Remove the endpoints' samples and their places in the index."""
+        commands: list[Command] = []
+        for cluster, address in endpoints:
+            commands.append(("DEL", self._keys.endpoint(cluster, address)))
+            commands.append(("ZREM", self._keys.endpoints, schema.member(cluster, address)))
+        await self._write(commands)
+
+    async def samples(self) -> list[EndpointSample]:
+        """Every endpoint of the index that still has a sample; a hash that is not a sample is left out."""
+        found = [(cluster, address) for cluster, address, _ in await self.registered()]
+        replies = await self._read([("HGETALL", self._keys.endpoint(*one)) for one in found])
+        decoded = (schema.decode_endpoint(*one, _hash(reply)) for one, reply in zip(found, replies, strict=True))
+        return [sample for sample in decoded if sample is not None]
+
+    async def registered(self) -> list[tuple[str, str, int]]:
+        """(cluster, address, sampled_at_ms) of the index, oldest first, also of expired samples."""
+        [flat] = await self._read([("ZRANGE", self._keys.endpoints, 0, -1, "WITHSCORES")])
+        _raise_wrong_type(flat, self._keys.endpoints)
+        pairs = zip(flat[::2], flat[1::2], strict=True)
+        split = ((schema.split_member(name), score) for name, score in pairs)
+        return [(*names, int(float(score))) for names, score in split if names is not None]
+
+    async def nodes(self) -> list[NodeSample]:
+        """Every node that still has a sample."""
+        [listed] = await self._read([("ZRANGE", self._keys.nodes, 0, -1)])
+        _raise_wrong_type(listed, self._keys.nodes)
+        found = [text(raw) for raw in listed]
+        replies = await self._read([("HGETALL", self._keys.node(node)) for node in found])
+        decoded = (schema.decode_node(node, _hash(reply)) for node, reply in zip(found, replies, strict=True))
+        return [node for node in decoded if node is not None]
+
+    async def ticks(self) -> AsyncIterator[NodeTick]:
+        """Messages of `samples` from the moment of the first `anext`; garbage is skipped.
+
+        Raises StoreUnavailable when the connection ends, when it leaves a PING unanswered, and after `close()`.
+        Messages sent until the next subscription are lost; the hashes hold the newest state.
+        """
+        self._refuse_when_closed()
+        pubsub = self._client.pubsub()
+        self._subscriptions.add(pubsub)
+        try:
+            await self._guard(pubsub.subscribe(self._keys.samples))
+            while True:
+                tick = schema.decode_tick(await self._next_message(pubsub))
+                if tick is not None:
+                    yield tick
+        finally:
+            self._subscriptions.discard(pubsub)
+            await pubsub.aclose()
+
+    async def _next_message(self, pubsub: Any) -> bytes:
+        asked = False
+        while True:
+            self._refuse_when_closed()
+            got = await self._guard(pubsub.get_message(timeout=self._quiet), extra_seconds=self._quiet)
+            if got is None and asked:
+                raise StoreUnavailable(f"Redis at {self._url.where} went silent; check the server and the network")
+            if got is None:
+                await self._guard(pubsub.ping())
+            elif got["type"] == "message":
+                return bytes(got["data"])
+            asked = got is None
+
+    # --- operators ------------------------------------------------------------------------------------------
+
+    async def operator_keys(self, clusters: Sequence[str], models: Sequence[str]) -> RawOperatorKeys:
+        """Weights, drains, tunes and splits that are there; `broken` says which keys are no hash."""
+        named = (
+            [("weights", one, schema.weight_key(one)) for one in clusters]
+            + [("drains", one, schema.drain_key(one)) for one in clusters]
+            + [("tunes", one, schema.tune_key(one)) for one in ("", *clusters)]
+            + [("splits", one, schema.split_key(one)) for one in models]
+        )
+        replies = await self._read([("HGETALL", self._keys.of(key)) for _, _, key in named])
+        found: dict[str, dict[str, dict[str, str]]] = {kind: {} for kind, _, _ in named}
+        broken: dict[str, str] = {}
+        for (kind, name, key), reply in zip(named, replies, strict=True):
+            if isinstance(reply, Exception):
+                broken[key] = f"is not a hash; remove it with DEL {self._keys.of(key)}"
+            elif reply:
+                found[kind][name] = texts(reply)
+        return RawOperatorKeys(**found, broken=broken)
+
+    async def set_field(self, key: str, field: str, value: str) -> None:
+        """HSET on `{prefix}:{key}`. Raises StoreRefused when the key holds something that is no hash."""
+        await self._write([("HSET", self._keys.of(key), field, value)])
+
+    async def clear_field(self, key: str, field: str) -> bool:
+        """HDEL on `{prefix}:{key}`; True when the field was there."""
+        [removed] = await self._write([("HDEL", self._keys.of(key), field)])
+        return bool(removed)
+
+    # --- decisions ------------------------------------------------------------------------------------------
+
+    async def write_decisions(
+        self,
+        decisions: Sequence[ClusterDecision],
+        rejected: Mapping[str, str],
+        events: Sequence[Event],
+    ) -> None:
+        """One MULTI. Clusters that are not given keep what they have; `rejected` is replaced as a whole."""
+        commands: list[Command] = []
+        for decision in decisions:
+            explain = {address: schema.to_json(why) for address, why in decision.explain.items()}
+            commands += _replace(self._keys.effective(decision.cluster), decision.effective)
+            commands += _replace(self._keys.explain(decision.cluster), explain)
+        commands += _replace(self._keys.rejected, rejected)
+        cap: Command = ("XADD", self._keys.events, "MAXLEN", "~", schema.EVENTS_KEPT, "*")
+        commands += [(*cap, *schema.encode_event(event)) for event in events]
+        await self._write(commands)
+
+    async def effective(self, clusters: Sequence[str]) -> dict[str, dict[str, int]]:
+        """The published weights by cluster and address."""
+        replies = await self._read([("HGETALL", self._keys.effective(one)) for one in clusters])
+        return {one: schema.decode_weights(_hash(reply)) for one, reply in zip(clusters, replies, strict=True)}
+
+    async def explain(self, clusters: Sequence[str]) -> dict[str, dict[str, dict[str, Any]]]:
+        """Why each weight is what it is, by cluster and address."""
+        replies = await self._read([("HGETALL", self._keys.explain(one)) for one in clusters])
+        return {one: schema.decode_explain(_hash(reply)) for one, reply in zip(clusters, replies, strict=True)}
+
+    async def rejected(self) -> dict[str, str]:
+        """Operator key → why it was not accepted."""
+        [reply] = await self._read([("HGETALL", self._keys.rejected)])
+        return texts(_hash(reply))
+
+    async def events(self, count: int) -> list[Event]:
+        """The newest `count` events, oldest first."""
+        if count <= 0:
+            return []
+        [entries] = await self._read([("XREVRANGE", self._keys.events, "+", "-", "COUNT", count)])
+        _raise_wrong_type(entries, self._keys.events)
+        return [schema.decode_event(said) for _, said in reversed(entries) if said]
+
+    # --- presence -------------------------------------------------------------------------------------------
+
+    async def beat(self, service: str, instance: str, info: Mapping[str, Any], *, ttl_ms: int) -> None:
+        """Write `service:…` for `ttl_ms`, with `beat_at_ms`, and its place in the index."""
+        now = self._clock_ms()
+        said = schema.to_json({**info, "beat_at_ms": now})
+        await self._write(
+            [
+                ("SET", self._keys.service(service, instance), said, "PX", ttl_ms),
+                ("ZADD", self._keys.services, now, schema.member(service, instance)),
+                ("ZREMRANGEBYSCORE", self._keys.services, "-inf", now - schema.INDEX_KEPT_MS),
+            ]
+        )
+
+    async def leave(self, service: str, instance: str) -> None:
+        """Remove the beat and its place in the index."""
+        await self._write(
+            [
+                ("DEL", self._keys.service(service, instance)),
+                ("ZREM", self._keys.services, schema.member(service, instance)),
+            ]
+        )
+
+    async def present(self) -> dict[str, dict[str, dict[str, Any]]]:
+        """service → instance → info, of every beat that has not expired."""
+        [listed] = await self._read([("ZRANGE", self._keys.services, 0, -1)])
+        _raise_wrong_type(listed, self._keys.services)
+        members = [pair for raw in listed if (pair := schema.split_member(raw)) is not None]
+        beats = await self._read([("GET", self._keys.service(*pair)) for pair in members])
+        return schema.group_presence(members, [None if isinstance(b, Exception) else b for b in beats])
+
+    # --- the connection -------------------------------------------------------------------------------------
+
+    async def ping(self) -> None:
+        """Return when Redis answers."""
+        await self._read([("PING",)])
+
+    async def close(self) -> None:
+        """Release every connection; a running `ticks()` raises StoreUnavailable, as does every later call."""
+        self._closed = True
+        for pubsub in list(self._subscriptions):
+            await pubsub.aclose()
+        await self._client.aclose()
+        if self._sentinel is not None:
+            await self._sentinel.aclose()
+
+    async def _read(self, commands: Sequence[Command]) -> list[Any]:
+        """Replies in order; one of WRONGTYPE is handed back as an exception, any other error is raised."""
+        return await self._send(commands, atomic=False)
+
+    async def _write(self, commands: Sequence[Command]) -> list[Any]:
+        """Replies in order, all or nothing (not on a Redis Cluster)."""
+        replies = await self._send(commands, atomic=self._atomic)
+        for command, reply in zip(commands, replies, strict=True):
+            _raise_wrong_type(reply, str(command[1]))
+        return replies
+
+    async def _send(self, commands: Sequence[Command], *, atomic: bool) -> list[Any]:
+        self._refuse_when_closed()
+        if not commands:
+            return []
+        pipeline = self._client.pipeline(transaction=atomic)
+        for command in commands:
+            pipeline.execute_command(*command)
+        replies: list[Any] = await self._guard(pipeline.execute(raise_on_error=False))
+        for reply in replies:
+            if isinstance(reply, Exception) and not _is_wrong_type(reply):
+                raise self._store_error(reply) from reply
+        return replies
+
+    async def _guard(self, awaitable: Any, *, extra_seconds: float = 0.0) -> Any:
+        """Await within the time limit; what redis-py raises leaves as a StoreError."""
+        try:
+            async with asyncio.timeout(self._timeout + extra_seconds):
+                return await awaitable
+        except _REDIS_FAULTS as exc:
+            raise self._store_error(exc) from exc
+
+    def _refuse_when_closed(self) -> None:
+        if self._closed:
+            raise StoreUnavailable("the store is closed")
+
+    def _store_error(self, exc: Exception) -> StoreError:
+        """The sentence for what redis-py raised. It names the address, never the password."""
+        where, said = f"Redis at {self._url.where}", str(exc)
+        if "without any password configured" in said:
+            return StoreRefused(f"{where} has no password; take the password out of redis.url")
+        if isinstance(exc, AuthenticationError | AuthorizationError) or said.startswith("WRONGPASS"):
+            form = f"redis://:PASSWORD@{self._url.where}/0"
+            return StoreRefused(f"{where} refuses the password; set redis.url to {form}")
+        if isinstance(exc, NoPermissionError) or said.startswith(("NOPERM", "DENIED")):
+            return StoreRefused(f"{where} refuses the command; allow it with ACL SETUSER ({_plain(said)})")
+        if isinstance(exc, TimeoutError):
+            return StoreUnavailable(f"{where} does not answer within {self._timeout:g} s")
+        if isinstance(exc, ResponseError):
+            return StoreUnavailable(f"{where} cannot do it: {_plain(said)}")
+        return StoreUnavailable(f"{where} cannot be reached: {_plain(said)}")
+
+
+def _connect(url: RedisUrl, timeout_seconds: float) -> tuple[Any, Any]:
+    """The client, and the Sentinel client beside it where there is one. Nothing is sent yet."""
+    options: dict[str, Any] = {
+        "socket_connect_timeout": timeout_seconds,
+        "socket_timeout": timeout_seconds,
+        "retry": Retry(NoBackoff(), 0),  # callers retry, with backoff and with newer data
+        "protocol": 2,
+    }
+    login: dict[str, Any] = {"username": url.username, "password": url.password}
+    if url.scheme == CLUSTER_SCHEME:
+        nodes = [ClusterNode(host, port) for host, port in url.hosts]
+        return RedisCluster(startup_nodes=nodes, **options, **login), None
+    if url.scheme == SENTINEL_SCHEME:
+        watchers = {**options, "password": url.sentinel_password}
+        sentinel: Any = Sentinel(list(url.hosts), sentinel_kwargs=watchers, **options)  # type: ignore[no-untyped-call]
+        return sentinel.master_for(url.service, db=url.db, **login), sentinel
+    client = aioredis.Redis.from_url(url.text, **options)
+    pool = client.connection_pool
+    try:
+        pool.connection_class(**pool.connection_kwargs)
+    except (TypeError, ValueError) as exc:
+        raise ConfigError([f"redis.url: an option of the URL is not known: {exc}"]) from exc
+    return client, None
+
+
+def _replace(key: str, mapping: Mapping[str, Any], ttl_ms: int | None = None) -> list[Command]:
+    """The hash at `key` becomes `mapping`, whatever was there; an empty one is no key."""
+    commands: list[Command] = [("DEL", key)]
+    if mapping:
+        commands.append(("HSET", key, *(part for pair in mapping.items() for part in pair)))
+        if ttl_ms is not None:
+            commands.append(("PEXPIRE", key, ttl_ms))
+    return commands
+
+
+def _is_wrong_type(reply: Any) -> bool:
+    return isinstance(reply, ResponseError) and "WRONGTYPE" in str(reply)
+
+
+def _raise_wrong_type(reply: Any, key: str) -> None:
+    if isinstance(reply, Exception):
+        raise StoreRefused(f"{key} in Redis is of another type than Tidegate's; remove it with DEL {key}") from reply
+
+
+def _hash(reply: Any) -> Mapping[bytes, bytes]:
+    """A hash; a key of another type reads as empty."""
+    return {} if isinstance(reply, Exception) else reply
+
+
+def _plain(said: str) -> str:
+    """The first line of a library's message, without the number that redis-py puts before it."""
+    return said.strip().partition("\n")[0] or "no reason given"
