@@ -6,7 +6,8 @@
     │   ├── StoreUnavailable   Redis cannot be reached or does not answer: temporary, retried
     │   └── StoreRefused       Redis refuses us (password, permission): retried slowly, said in a sentence
     ├── BinaryNotFound         envoy or redis-server is not installed: permanent, exit 2
-    └── ProtocolViolation      a peer broke xDS or ext_proc: ends that stream
+    ├── ProtocolViolation      a peer broke xDS or ext_proc: ends that stream
+    └── Refusal                a request is answered instead of served; stands in refusal.py
 
 Library exceptions never leave an adapter: they are raised from one of these.
 """

@@ -16,3 +16,7 @@ METADATA_CLUSTER: Final = "cluster"
 # The override_host policy reads `envoy.lb: {x-gateway-destination-endpoint: "ip:port[,ip:port]"}`, best first.
 LB_METADATA_NAMESPACE: Final = "envoy.lb"
 DESTINATION_ENDPOINT: Final = "x-gateway-destination-endpoint"
+
+# CEL attributes that Envoy is asked to send with the first ext_proc message; an absent header's is left out.
+CONTENT_ENCODING_ATTRIBUTE: Final = "request.headers['content-encoding']"
+REQUEST_ATTRIBUTES: Final = (CONTENT_ENCODING_ATTRIBUTE,)

@@ -1,0 +1,109 @@
+"""Wiring of `tidegate ext-proc`."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+
+import structlog
+from prometheus_client import CollectorRegistry
+
+from ext_proc.decide import Decider
+from ext_proc.feed import FleetFeed
+from ext_proc.health import Health
+from ext_proc.metrics import ExtProcMetrics
+from ext_proc.route import ModelRoutes
+from ext_proc.session import Session
+from ext_proc.transport.grpcio import GrpcioServer
+from ext_proc.view import FleetView
+from tidegate.domain.errors import ConfigError, StoreError
+from tidegate.runtime import Service, now_ms
+from tidegate.settings.config_file import FileConfig, load
+from tidegate.settings.services import ExtProcSettings
+from tidegate.store.ports import Store
+from tidegate.store.redis import RedisStore
+from tidegate.telemetry import MetricsPage, configure_logs
+
+log = structlog.get_logger("ext_proc")
+
+BEAT_SECONDS = 1.0
+BEAT_TTL_MS = 3000
+GRACE_SECONDS = 2.0
+
+
+async def serve(settings: ExtProcSettings) -> None:
+    """Answer Envoy until SIGTERM or SIGINT. Raises ConfigError, and OSError when a port is taken."""
+    configure_logs(settings.log_level, settings.log_format)
+    if settings.config is None:
+        raise ConfigError(["ext-proc needs the configuration file: pass --config FILE"])
+    file = load(settings.config)
+    store = RedisStore(settings.redis_url or file.redis_url, settings.redis_prefix or file.redis_prefix)
+    try:
+        await serve_on(store, file, settings)
+    finally:
+        await store.close()
+
+
+async def serve_on(store: Store, file: FileConfig, settings: ExtProcSettings) -> None:
+    """`serve` on a given store, which stays open."""
+    registry = CollectorRegistry()
+    service = Service("ext_proc", registry)
+    health, metrics = Health(), ExtProcMetrics(registry)
+    fleet = FleetView(file.topology, settings.sample_ttl_ms)
+    decider = Decider(
+        ModelRoutes(file.topology),
+        fleet,
+        metrics,
+        max_request_bytes=file.gateway.max_request_bytes,
+        clock=now_ms,
+    )
+    server = GrpcioServer(
+        lambda: Session(decider.decide),
+        health,
+        metrics,
+        max_message_bytes=message_limit_bytes(file.gateway.max_request_bytes),
+    )
+    page = MetricsPage(registry, lambda: "stopping" if service.stopping.is_set() else None)
+    info: dict[str, str | None] = {"metrics": await page.start(settings.metrics_listen)}
+    info["listen"] = await server.start(settings.listen)
+    _start_tasks(service, store, fleet, settings, info)
+    log.info("ext_proc serves", **info)
+    await service.run_until_stopped()
+    health.drain()
+    await server.stop(GRACE_SECONDS)
+    await page.stop()
+    await _leave(store)
+
+
+def message_limit_bytes(max_request_bytes: int) -> int:
+    """The gRPC receive limit: above any body that Envoy may still send, so that the answer is 413 and not 500."""
+    return 2 * max_request_bytes + (1 << 20)
+
+
+def instance_name() -> str:
+    """This process among those of its service."""
+    return f"{socket.gethostname()}:{os.getpid()}"
+
+
+def _start_tasks(
+    service: Service, store: Store, fleet: FleetView, settings: ExtProcSettings, info: dict[str, str | None]
+) -> None:
+    feed = FleetFeed(fleet, store, tick_ms=settings.tick_ms, clock=now_ms)
+
+    async def beat() -> None:
+        while True:
+            await store.beat("ext_proc", instance_name(), info, ttl_ms=BEAT_TTL_MS)
+            await asyncio.sleep(BEAT_SECONDS)
+
+    service.spawn("samples", feed.follow_samples)
+    service.spawn("decisions", feed.follow_decisions)
+    service.spawn("names", feed.follow_names)
+    service.spawn("presence", beat)
+
+
+async def _leave(store: Store) -> None:
+    try:
+        await store.leave("ext_proc", instance_name())
+    except StoreError as exc:
+        log.warning("presence not withdrawn", error=str(exc))

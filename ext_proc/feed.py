@@ -1,0 +1,62 @@
+"""Keeps a FleetView current: samples from pub/sub, weights and the index by polling, host names by DNS.
+
+Each method is one endless task for `Service.spawn`. A store that fails ends the task with a StoreError; the
+service starts it again with backoff, and the view keeps what it knew.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import Callable
+from typing import Protocol
+
+from ext_proc.view import FleetView
+from tidegate.domain.topology import split_address
+from tidegate.store.ports import DecisionLog, SampleSource
+
+RESOLVE_SECONDS = 1.0
+"""Between two looks at host names: a replica that registers by name is picked within this time."""
+
+
+class FleetStore(SampleSource, DecisionLog, Protocol):
+    """What the feed reads."""
+
+
+class FleetFeed:
+    """Reads the store into the view. `clock` gives Unix milliseconds."""
+
+    def __init__(self, view: FleetView, store: FleetStore, *, tick_ms: int, clock: Callable[[], int]) -> None:
+        self._view, self._store, self._clock = view, store, clock
+        self._tick_seconds = tick_ms / 1000
+
+    async def follow_samples(self) -> None:
+        """Every stored sample once, then each tick of an agent as it comes."""
+        self._view.sampled(await self._store.samples(), self._clock())
+        async for tick in self._store.ticks():
+            self._view.sampled(tick.endpoints, self._clock())
+
+    async def follow_decisions(self) -> None:
+        """The controller's weights and the index of replicas, each `tick_ms`."""
+        while True:
+            self._view.registered(await self._store.registered(), self._clock())
+            self._view.weighted(await self._store.effective(self._view.names))
+            await asyncio.sleep(self._tick_seconds)
+
+    async def follow_names(self) -> None:
+        """Resolve the replicas that are named by host. A name that does not resolve keeps its last address."""
+        while True:
+            for address in sorted(self._view.host_names()):
+                with contextlib.suppress(OSError, ValueError):
+                    self._view.resolved(address, await resolve(address))
+            await asyncio.sleep(RESOLVE_SECONDS)
+
+
+async def resolve(address: str) -> str:
+    """`ip:port` of `host:port`, the first that the system gives. Raises OSError, or ValueError when malformed."""
+    host, port = split_address(address)
+    loop = asyncio.get_running_loop()
+    found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    ip = found[0][4][0]
+    return f"[{ip}]:{port}" if ":" in str(ip) else f"{ip}:{port}"

@@ -1,0 +1,76 @@
+"""Counts of what was decided, kept as plain numbers on the hot path and turned into metrics when scraped."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterator
+from itertools import accumulate
+from typing import Final
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.metrics_core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+)
+from prometheus_client.registry import Collector
+
+from tidegate.domain.refusal import Reason
+
+BOUNDS_SECONDS: Final = (25e-6, 50e-6, 100e-6, 250e-6, 500e-6, 1e-3, 2.5e-3, 5e-3, 10e-3, 50e-3, 0.25)
+
+
+class ExtProcMetrics(Collector):
+    """What ext_proc did since it started. Labels are cluster names of the file and reasons of the contract."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self.open_streams = 0
+        self._decisions: Counter[tuple[str, str]] = Counter()
+        self._refusals: Counter[Reason] = Counter()
+        self._failures: Counter[str] = Counter()
+        self._buckets = [0] * (len(BOUNDS_SECONDS) + 1)
+        self._seconds = 0.0
+        registry.register(self)
+
+    def decided(self, cluster: str, by: str) -> None:
+        """A request was sent to `cluster`; `by` is `pick` (ext_proc named the replica) or `weights` (Envoy does)."""
+        self._decisions[cluster, by] += 1
+
+    def refused(self, reason: Reason) -> None:
+        """A request was answered in an engine's place."""
+        self._refusals[reason] += 1
+
+    def failed(self, kind: str) -> None:
+        """A stream was aborted: `protocol` (Envoy's fault) or `crash` (ours)."""
+        self._failures[kind] += 1
+
+    def took(self, seconds: float) -> None:
+        """One decision, refusals included, took this long."""
+        self._buckets[bisect_left(BOUNDS_SECONDS, seconds)] += 1
+        self._seconds += seconds
+
+    def collect(self) -> Iterator[Metric]:
+        decisions = CounterMetricFamily(
+            "tidegate_ext_proc_decisions", "Requests sent to a cluster", labels=["cluster", "by"]
+        )
+        for (cluster, by), count in self._decisions.items():
+            decisions.add_metric([cluster, by], count)
+        yield decisions
+        refusals = CounterMetricFamily("tidegate_ext_proc_refusals", "Requests answered", labels=["reason"])
+        for reason in Reason:
+            refusals.add_metric([reason], self._refusals[reason])
+        yield refusals
+        failures = CounterMetricFamily("tidegate_ext_proc_failures", "Streams aborted", labels=["kind"])
+        for kind in ("protocol", "crash"):
+            failures.add_metric([kind], self._failures[kind])
+        yield failures
+        yield GaugeMetricFamily("tidegate_ext_proc_open_streams", "Streams open", value=self.open_streams)
+        yield self._durations()
+
+    def _durations(self) -> Metric:
+        bounds = [*(str(bound) for bound in BOUNDS_SECONDS), "+Inf"]
+        family = HistogramMetricFamily("tidegate_ext_proc_decision_seconds", "Time of one decision")
+        family.add_metric([], list(zip(bounds, accumulate(self._buckets), strict=True)), self._seconds)
+        return family

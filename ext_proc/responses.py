@@ -1,0 +1,73 @@
+"""Builders of ProcessingResponses, one for each thing that is ever said. Results are serialised bytes."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Final
+
+from envoy.config.core.v3.base_pb2 import HeaderValue, HeaderValueOption
+from envoy.service.ext_proc.v3 import external_processor_pb2 as pb
+from envoy.type.v3.http_status_pb2 import HttpStatus
+
+from tidegate.domain.refusal import Refusal, http_answer
+from tidegate.domain.wire import (
+    CLUSTER_HEADER,
+    DESTINATION_ENDPOINT,
+    ENDPOINT_HEADER,
+    LB_METADATA_NAMESPACE,
+    METADATA_CLUSTER,
+    METADATA_NAMESPACE,
+)
+
+# clear_route_cache acts only beside a header mutation that is not empty; removing what a client must not send
+# is one that is always right.
+STRIPPED_HEADERS: Final = (CLUSTER_HEADER, ENDPOINT_HEADER, DESTINATION_ENDPOINT)
+
+EMPTY_REPLIES: Final[dict[str, bytes]] = {
+    "request_headers": pb.ProcessingResponse(request_headers=pb.HeadersResponse()).SerializeToString(),
+    "response_headers": pb.ProcessingResponse(response_headers=pb.HeadersResponse()).SerializeToString(),
+    "response_body": pb.ProcessingResponse(response_body=pb.BodyResponse()).SerializeToString(),
+    "request_trailers": pb.ProcessingResponse(request_trailers=pb.TrailersResponse()).SerializeToString(),
+    "response_trailers": pb.ProcessingResponse(response_trailers=pb.TrailersResponse()).SerializeToString(),
+}
+"""The empty answer to each kind of message that decides nothing."""
+
+
+@lru_cache(maxsize=4096)
+def routed(cluster: str, destinations: tuple[str, ...]) -> bytes:
+    """Send the request to `cluster`, to the first of `destinations` (`ip:port`) that Envoy can use.
+
+    No destinations: Envoy's own balancing chooses within the cluster.
+    """
+    response = pb.ProcessingResponse()
+    common = response.request_body.response
+    common.header_mutation.remove_headers.extend(STRIPPED_HEADERS)
+    common.clear_route_cache = True
+    metadata = response.dynamic_metadata
+    metadata.get_or_create_struct(METADATA_NAMESPACE)[METADATA_CLUSTER] = cluster
+    if destinations:
+        lb = metadata.get_or_create_struct(LB_METADATA_NAMESPACE)
+        lb[DESTINATION_ENDPOINT] = ",".join(destinations)
+    serialised: bytes = response.SerializeToString(deterministic=True)
+    return serialised
+
+
+def refused(refusal: Refusal) -> bytes:
+    """Answer the client in Envoy's place, by the contract's status, headers and body."""
+    answer = http_answer(refusal)
+    headers = [
+        HeaderValueOption(
+            header=HeaderValue(key=name, raw_value=value.encode("ascii")),
+            append_action=HeaderValueOption.OVERWRITE_IF_EXISTS_OR_ADD,
+        )
+        for name, value in answer.headers
+    ]
+    immediate = pb.ImmediateResponse(
+        status=HttpStatus(code=answer.status),
+        headers=pb.HeaderMutation(set_headers=headers),
+        body=answer.body,
+        details=f"tidegate_{refusal.reason}",
+    )
+    response = pb.ProcessingResponse(immediate_response=immediate)
+    serialised: bytes = response.SerializeToString(deterministic=True)
+    return serialised

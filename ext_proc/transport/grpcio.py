@@ -1,0 +1,130 @@
+"""The reference transport: grpc.aio, raw bytes in and out.
+
+A stream that fails ends with a gRPC error, never with OK: Envoy takes a clean close as leave to send the request
+on unprocessed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from typing import Any, Protocol
+
+import grpc
+import structlog
+from grpc import StatusCode, aio
+
+from ext_proc.health import EXTERNAL_PROCESSOR, HEALTH, Health
+from ext_proc.metrics import ExtProcMetrics
+from tidegate.domain.errors import ProtocolViolation
+
+log = structlog.get_logger("ext_proc.transport")
+
+
+class ByteSession(Protocol):
+    """One stream's conversation."""
+
+    def handle(self, data: bytes) -> bytes:
+        """Answer one message. Raises ProtocolViolation; anything else is a crash."""
+
+
+class GrpcioServer:
+    """Serves ext_proc and health on one port. `max_message_bytes` bounds a ProcessingRequest."""
+
+    def __init__(
+        self,
+        new_session: Callable[[], ByteSession],
+        health: Health,
+        metrics: ExtProcMetrics,
+        *,
+        max_message_bytes: int,
+    ) -> None:
+        options = [
+            ("grpc.max_receive_message_length", max_message_bytes),
+            ("grpc.so_reuseport", 0),
+            ("grpc.http2.max_ping_strikes", 0),
+        ]
+        self._server = aio.server(options=options)
+        self._server.add_generic_rpc_handlers((_Methods(_Streams(new_session, metrics), health),))
+
+    async def start(self, listen: str) -> str:
+        """Bind `host:port` (port 0: any free one) and serve; the bound address. Raises OSError when it is taken."""
+        host = listen.rpartition(":")[0]
+        try:
+            port = self._server.add_insecure_port(listen)
+        except RuntimeError as exc:
+            raise OSError(f"cannot listen on {listen}: {exc}") from exc
+        await self._server.start()
+        return f"{host}:{port}"
+
+    async def stop(self, grace_seconds: float) -> None:
+        """Take no new stream, let open ones end within `grace_seconds`, cancel the rest."""
+        await self._server.stop(grace_seconds)
+
+
+class _Streams:
+    """The Process method."""
+
+    def __init__(self, new_session: Callable[[], ByteSession], metrics: ExtProcMetrics) -> None:
+        self._new_session, self._metrics = new_session, metrics
+
+    async def process(self, _: Any, context: Any) -> None:
+        """One stream. Half-close and cancel are both its normal end."""
+        self._metrics.open_streams += 1
+        try:
+            await self._converse(context)
+        except ProtocolViolation as exc:
+            self._metrics.failed("protocol")
+            log.warning("ext_proc stream aborted", error=str(exc))
+            await context.abort(StatusCode.INVALID_ARGUMENT, str(exc))
+        except (asyncio.CancelledError, aio.AbortError):
+            raise
+        except Exception as exc:
+            if context.cancelled():
+                return
+            self._metrics.failed("crash")
+            log.exception("ext_proc stream crashed")
+            await context.abort(StatusCode.INTERNAL, f"{type(exc).__name__} in ext_proc")
+        finally:
+            self._metrics.open_streams -= 1
+
+    async def _converse(self, context: Any) -> None:
+        handle = self._new_session().handle
+        while (data := await context.read()) is not aio.EOF:
+            response = handle(data)
+            del data  # a body of megabytes must not wait for the next message
+            await context.write(response)
+
+
+class _HealthMethods:
+    def __init__(self, health: Health) -> None:
+        self._health = health
+
+    async def check(self, request: bytes, context: Any) -> bytes:
+        response = self._health.check(request)
+        if response is None:
+            await context.abort(StatusCode.NOT_FOUND, "unknown service")
+        return response or b""
+
+    async def watch(self, request: bytes, _: Any) -> AsyncIterator[bytes]:
+        first = self._health.watch(request)
+        yield first
+        await self._health.drained()
+        last = self._health.watch(request)
+        if last != first:
+            yield last
+
+
+class _Methods(grpc.GenericRpcHandler):  # type: ignore[misc]
+    """Path → handler; no serialisers, so messages stay bytes. Other paths are UNIMPLEMENTED."""
+
+    def __init__(self, streams: _Streams, health: Health) -> None:
+        methods = _HealthMethods(health)
+        self._handlers = {
+            f"/{EXTERNAL_PROCESSOR}/Process": grpc.stream_stream_rpc_method_handler(streams.process),
+            f"/{HEALTH}/Check": grpc.unary_unary_rpc_method_handler(methods.check),
+            f"/{HEALTH}/Watch": grpc.unary_stream_rpc_method_handler(methods.watch),
+        }
+
+    def service(self, call_details: Any) -> Any:
+        return self._handlers.get(call_details.method)

@@ -1,0 +1,155 @@
+"""What ext_proc knows of the fleet, in memory: candidates by cluster, replaced as samples and weights arrive.
+
+It holds the last known state for as long as nothing better comes, so a lost store changes no routing; age alone
+makes a sample worthless. All methods are synchronous and belong to the event loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from ipaddress import ip_address
+
+from tidegate.domain.pick.candidate import Candidate, Moment
+from tidegate.domain.pick.choose import can_serve, choose
+from tidegate.domain.pick.ledger import DispatchLedger
+from tidegate.domain.refusal import Reason, Refusal
+from tidegate.domain.sample import EndpointSample
+from tidegate.domain.topology import Cluster, LbPolicy, Topology, split_address
+
+
+def destination_of(address: str) -> str | None:
+    """`ip:port` as Envoy writes it when `address` names an IP, None when it names a host or is malformed."""
+    try:
+        host, port = split_address(address)
+        ip = ip_address(host)
+    except ValueError:
+        return None
+    return f"[{ip}]:{port}" if ip.version == 6 else f"{ip}:{port}"
+
+
+class ClusterView:
+    """Replicas of one cluster and our own dispatches to them."""
+
+    def __init__(self, cluster: Cluster, sample_ttl_ms: int) -> None:
+        self.cluster = cluster
+        self._ttl_ms = sample_ttl_ms
+        self._in_file = frozenset(endpoint.address for endpoint in cluster.endpoints)
+        self._candidates = {address: _candidate(address) for address in sorted(self._in_file)}
+        self._ordered = tuple(self._candidates.values())
+        self._ledger = DispatchLedger()
+        self._picks = 0
+
+    @property
+    def candidates(self) -> tuple[Candidate, ...]:
+        """Every known replica."""
+        return self._ordered
+
+    def destinations(self, now_ms: int) -> tuple[str, ...]:
+        """Where the next request goes: up to two `ip:port`, best first, counted as dispatched to the first.
+
+        Empty when Envoy's weights decide. Raises Refusal (no-endpoint) when every replica is known to be closed.
+        """
+        moment = Moment(now_ms, self._ttl_ms, self._ledger.counts, self._picks)
+        if not can_serve(self._ordered, moment):
+            raise Refusal(Reason.NO_ENDPOINT, f"No endpoint of `{self.cluster.name}` can serve.")
+        if self.cluster.lb is not LbPolicy.PICK:
+            return ()
+        chosen = choose(self._ordered, moment)
+        if chosen:
+            self._picks += 1
+            self._ledger.dispatched(chosen[0].address, now_ms)
+        return tuple(c.destination for c in chosen if c.destination is not None)
+
+    def sampled(self, sample: EndpointSample, now_ms: int) -> None:
+        """A sample arrived. One that is older than a known fresh one is late and dropped."""
+        known = self._candidates.get(sample.address) or _candidate(sample.address)
+        last = known.sample
+        late = last is not None and sample.sampled_at_ms < last.sampled_at_ms
+        if late and last is not None and last.is_fresh(now_ms, self._ttl_ms):
+            return
+        self._ledger.sampled(sample.address, sample.sampled_at_ms)
+        self._put(replace(known, sample=sample))
+
+    def weighted(self, weights: Mapping[str, int]) -> None:
+        """The controller's weights. None at all means that nobody decided yet: the known ones stay."""
+        if not weights:
+            return
+        for candidate in self._ordered:
+            weight = weights.get(candidate.address)
+            if weight != candidate.weight:
+                self._put(replace(candidate, weight=weight))
+
+    def registered(self, addresses: frozenset[str], now_ms: int) -> None:
+        """The index of registered replicas: a replica that is not in it, nor in the file, nor fresh, is gone."""
+        for address in sorted(addresses - self._candidates.keys()):
+            self._put(_candidate(address))
+        for candidate in self._ordered:
+            sample = candidate.sample
+            alive = sample is not None and sample.is_fresh(now_ms, self._ttl_ms)
+            if not alive and candidate.address not in addresses | self._in_file:
+                self._drop(candidate.address)
+
+    def resolved(self, address: str, destination: str) -> None:
+        """A host name has this `ip:port`."""
+        known = self._candidates.get(address)
+        if known is not None and known.destination != destination:
+            self._put(replace(known, destination=destination))
+
+    def _put(self, candidate: Candidate) -> None:
+        self._candidates[candidate.address] = candidate
+        self._ordered = tuple(self._candidates.values())
+
+    def _drop(self, address: str) -> None:
+        del self._candidates[address]
+        self._ledger.forget(address)
+        self._ordered = tuple(self._candidates.values())
+
+
+class FleetView:
+    """Every cluster of the file. What arrives for a cluster that is not in it is ignored."""
+
+    def __init__(self, topology: Topology, sample_ttl_ms: int) -> None:
+        self._clusters = {c.name: ClusterView(c, sample_ttl_ms) for c in topology.clusters}
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the clusters, in file order."""
+        return tuple(self._clusters)
+
+    def cluster(self, name: str) -> ClusterView:
+        """The view of a cluster of the file."""
+        return self._clusters[name]
+
+    def sampled(self, samples: Iterable[EndpointSample], now_ms: int) -> None:
+        """Samples arrived."""
+        for sample in samples:
+            if sample.cluster in self._clusters:
+                self._clusters[sample.cluster].sampled(sample, now_ms)
+
+    def weighted(self, weights: Mapping[str, Mapping[str, int]]) -> None:
+        """The controller's weights by cluster and address."""
+        for name, view in self._clusters.items():
+            view.weighted(weights.get(name, {}))
+
+    def registered(self, index: Iterable[tuple[str, str, int]], now_ms: int) -> None:
+        """The index of registered replicas: (cluster, address, sampled_at_ms)."""
+        by_cluster: dict[str, set[str]] = {}
+        for cluster, address, _ in index:
+            by_cluster.setdefault(cluster, set()).add(address)
+        for name, view in self._clusters.items():
+            view.registered(frozenset(by_cluster.get(name, ())), now_ms)
+
+    def host_names(self) -> set[str]:
+        """Addresses that name a host, not an IP."""
+        known = (c.address for view in self._clusters.values() for c in view.candidates)
+        return {address for address in known if destination_of(address) is None}
+
+    def resolved(self, address: str, destination: str) -> None:
+        """A host name has this `ip:port`."""
+        for view in self._clusters.values():
+            view.resolved(address, destination)
+
+
+def _candidate(address: str) -> Candidate:
+    return Candidate(address, destination=destination_of(address))
