@@ -1,0 +1,90 @@
+"""Start, watch and end the processes of a scenario; read from /proc what each spent."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+TICKS = os.sysconf("SC_CLK_TCK")
+
+
+def start(
+    command: Sequence[str | Path], log: Path, environment: Mapping[str, str] | None = None
+) -> subprocess.Popen[bytes]:
+    """Start a command with its output in `log`, in a process group of its own."""
+    with log.open("wb") as out:
+        return subprocess.Popen(
+            [str(part) for part in command],
+            stdout=out,
+            stderr=subprocess.STDOUT,
+            stdin=subprocess.DEVNULL,
+            env={**os.environ, **(environment or {})},
+            start_new_session=True,
+        )
+
+
+def stop(process: subprocess.Popen[bytes], patience_seconds: float = 10.0) -> None:
+    """SIGTERM, and SIGKILL to its whole group when it is not gone after `patience_seconds`."""
+    process.terminate()
+    try:
+        process.wait(patience_seconds)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def wait_for(
+    condition: Callable[[], object], process: subprocess.Popen[bytes], log: Path, seconds: float = 60.0
+) -> None:
+    """Return once `condition()` holds; RuntimeError with the end of the log when the process dies or time is up."""
+    end = time.monotonic() + seconds
+    while not condition():
+        if process.poll() is not None or time.monotonic() > end:
+            state = "ended" if process.poll() is not None else f"is not ready after {seconds:.0f} s"
+            raise RuntimeError(f"{process.args!r} {state}:\n{log.read_text(errors='replace')[-3000:]}")
+        time.sleep(0.05)
+
+
+def cpu_seconds(pids: Sequence[int]) -> float:
+    """User and system seconds that these processes spent so far; one that is gone counts 0."""
+    return sum(_ticks(pid) for pid in pids) / TICKS
+
+
+def _ticks(pid: int) -> int:
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return 0
+    fields = stat.rpartition(")")[2].split()
+    return int(fields[11]) + int(fields[12])
+
+
+def descendants(root: int) -> dict[int, list[str]]:
+    """Every process under `root`, itself left out: pid → command line."""
+    parents: dict[int, int] = {}
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdigit() and (parent := _parent(int(folder.name))) is not None:
+            parents[int(folder.name)] = parent
+    found, level = {}, {root}
+    while level:
+        level = {pid for pid, parent in parents.items() if parent in level}
+        found.update({pid: _command_line(pid) for pid in level})
+    return found
+
+
+def _parent(pid: int) -> int | None:
+    try:
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    except OSError:
+        return None
+
+
+def _command_line(pid: int) -> list[str]:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").split("\0")[:-1]
+    except OSError:
+        return []
