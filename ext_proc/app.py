@@ -59,10 +59,7 @@ async def serve_on(store: Store, file: FileConfig, settings: ExtProcSettings) ->
         clock=now_ms,
     )
     server = GrpcioServer(
-        lambda: Session(decider.decide),
-        health,
-        metrics,
-        max_message_bytes=message_limit_bytes(file.gateway.max_request_bytes),
+        lambda: Session(decider.decide), health, metrics, max_body_bytes=file.gateway.max_request_bytes
     )
     page = MetricsPage(registry, lambda: "stopping" if service.stopping.is_set() else None)
     info: dict[str, str | None] = {"metrics": await page.start(settings.metrics_listen)}
@@ -74,11 +71,6 @@ async def serve_on(store: Store, file: FileConfig, settings: ExtProcSettings) ->
     await server.stop(GRACE_SECONDS)
     await page.stop()
     await _leave(store)
-
-
-def message_limit_bytes(max_request_bytes: int) -> int:
-    """The gRPC receive limit: above any body that Envoy may still send, so that the answer is 413 and not 500."""
-    return 2 * max_request_bytes + (1 << 20)
 
 
 def instance_name() -> str:

@@ -21,6 +21,11 @@ from tidegate.domain.errors import ProtocolViolation
 log = structlog.get_logger("ext_proc.transport")
 
 
+def message_limit_bytes(max_body_bytes: int) -> int:
+    """The receive limit: above any body that Envoy may still send, so that the answer is 413 and not 500."""
+    return 2 * max_body_bytes + (1 << 20)
+
+
 class ByteSession(Protocol):
     """One stream's conversation."""
 
@@ -29,7 +34,7 @@ class ByteSession(Protocol):
 
 
 class GrpcioServer:
-    """Serves ext_proc and health on one port. `max_message_bytes` bounds a ProcessingRequest."""
+    """Serves ext_proc and health on one port. `max_body_bytes` is the largest body that sessions accept."""
 
     def __init__(
         self,
@@ -37,10 +42,10 @@ class GrpcioServer:
         health: Health,
         metrics: ExtProcMetrics,
         *,
-        max_message_bytes: int,
+        max_body_bytes: int,
     ) -> None:
         options = [
-            ("grpc.max_receive_message_length", max_message_bytes),
+            ("grpc.max_receive_message_length", message_limit_bytes(max_body_bytes)),
             ("grpc.so_reuseport", 0),
             ("grpc.http2.max_ping_strikes", 0),
         ]
