@@ -62,7 +62,7 @@ async def store(redis_url: str) -> AsyncIterator[RedisStore]:
 def fake_server(answer: bytes | None) -> Iterator[int]:
     """A listener that answers each packet with `answer`, or, when None, accepts and says nothing."""
     listener = socket.create_server(("127.0.0.1", 0))
-    listener.settimeout(0.1)
+    listener.settimeout(0.02)
     stop, open_sockets = threading.Event(), []
 
     def serve() -> None:
@@ -71,7 +71,7 @@ def fake_server(answer: bytes | None) -> Iterator[int]:
                 peer, _ = listener.accept()
             except TimeoutError:
                 continue
-            peer.settimeout(0.1)
+            peer.settimeout(0.02)
             open_sockets.append(peer)
             while answer is not None and not stop.is_set():
                 try:
