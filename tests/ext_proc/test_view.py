@@ -22,7 +22,8 @@ ONE, NEW = "10.0.0.1:8000", "10.0.9.9:8000"
 
 
 def tick(*endpoints: EndpointSample) -> NodeTick:
-    return NodeTick(NodeSample(node="n1", sampled_at_ms=NOW, seq=1, nvml="no_library", gpus={}), endpoints)
+    node = NodeSample(node="n1", sampled_at_ms=NOW, seq=1, nvml="no_library", gpus={})
+    return NodeTick(node=node, endpoints=endpoints)
 
 
 def known(picker: Picker) -> set[str]:
