@@ -12,13 +12,11 @@ from pathlib import Path
 TICKS = os.sysconf("SC_CLK_TCK")
 
 
-def start(
-    command: Sequence[str | Path], log: Path, environment: Mapping[str, str] | None = None
-) -> subprocess.Popen[bytes]:
+def start(command: Sequence[str], log: Path, environment: Mapping[str, str] | None = None) -> subprocess.Popen[bytes]:
     """Start a command with its output in `log`, in a process group of its own."""
     with log.open("wb") as out:
         return subprocess.Popen(
-            [str(part) for part in command],
+            command,
             stdout=out,
             stderr=subprocess.STDOUT,
             stdin=subprocess.DEVNULL,
@@ -61,30 +59,3 @@ def _ticks(pid: int) -> int:
         return 0
     fields = stat.rpartition(")")[2].split()
     return int(fields[11]) + int(fields[12])
-
-
-def descendants(root: int) -> dict[int, list[str]]:
-    """Every process under `root`, itself left out: pid → command line."""
-    parents: dict[int, int] = {}
-    for folder in Path("/proc").iterdir():
-        if folder.name.isdigit() and (parent := _parent(int(folder.name))) is not None:
-            parents[int(folder.name)] = parent
-    found, level = {}, {root}
-    while level:
-        level = {pid for pid, parent in parents.items() if parent in level}
-        found.update({pid: _command_line(pid) for pid in level})
-    return found
-
-
-def _parent(pid: int) -> int | None:
-    try:
-        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
-    except OSError:
-        return None
-
-
-def _command_line(pid: int) -> list[str]:
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").split("\0")[:-1]
-    except OSError:
-        return []

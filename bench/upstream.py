@@ -34,7 +34,8 @@ def upstream(folder: Path, engines: int = 2) -> Iterator[Upstream]:
 def envoy(config: Path, ready_url: str) -> Iterator[int]:
     """Run an Envoy with one worker thread on `config` until exit; yields its pid once `ready_url` answers."""
     log = config.with_suffix(".log")
-    command = [envoy_binary(), "-c", config, "--concurrency", "1", "--use-dynamic-base-id", "--log-level", "warning"]
+    command = [str(envoy_binary()), "-c", str(config), "--concurrency", "1"]
+    command += ["--use-dynamic-base-id", "--log-level", "warning"]
     process = processes.start(command, log)
     try:
         processes.wait_for(lambda: answers(ready_url), process, log)

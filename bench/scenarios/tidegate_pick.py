@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -13,15 +13,6 @@ from bench import processes
 from bench.body import MODEL, PATH
 from bench.scenario import Target
 from bench.upstream import Upstream
-
-# A word of the command line → the process's name in the rows. The first that fits names it.
-WORDS: Mapping[str, str] = {
-    "redis-server": "redis",
-    "envoy": "envoy",
-    "ext-proc": "ext_proc",
-    "xds": "xds",
-    "agent": "agent",
-}
 
 
 class TidegatePick:
@@ -32,18 +23,18 @@ class TidegatePick:
 
     @contextmanager
     def target(self, upstream: Upstream, folder: Path) -> Iterator[Target]:
-        ready, log = folder / "ready.json", folder / "tidegate.log"
-        process = processes.start(_command(_write_config(folder, upstream), ready), log)
+        ready_file, log = folder / "ready.json", folder / "tidegate.log"
+        config = _write_config(folder, upstream)
+        command = [sys.executable, "-m", "tidegate.cli.main", "up", "--config", str(config)]
+        command += ["--ready-file", str(ready_file), "--envoy-admin", "127.0.0.1:0", "--keep-logs", str(folder)]
+        process = processes.start(command, log)
         try:
-            processes.wait_for(ready.exists, process, log)
-            url = f"http://{json.loads(ready.read_text())['gateway']}{PATH}"
-            yield Target(url, {**by_name(processes.descendants(process.pid)), "upstream": [upstream.pid]})
+            processes.wait_for(ready_file.exists, process, log)
+            ready = json.loads(ready_file.read_text())
+            pids = {name: [pid] for name, pid in ready["pids"].items()}
+            yield Target(f"{ready['gateway']}{PATH}", {**pids, "upstream": [upstream.pid]})
         finally:
             processes.stop(process)
-
-
-def _command(config: Path, ready: Path) -> list[str | Path]:
-    return [sys.executable, "-m", "tidegate.cli.main", "up", "--config", config, "--ready-file", ready]
 
 
 def _write_config(folder: Path, upstream: Upstream) -> Path:
@@ -53,17 +44,11 @@ def _write_config(folder: Path, upstream: Upstream) -> Path:
         "lb": "pick",
         "endpoints": [{"address": f"127.0.0.1:{port}"} for port in upstream.ports],
     }
-    path = folder / "tidegate.json"
-    path.write_text(json.dumps({"gateway": {"listen": "127.0.0.1:0"}, "clusters": [cluster]}))
+    document = {
+        "redis": {"url": "redis://127.0.0.1:0/0"},
+        "gateway": {"listen": "127.0.0.1:0"},
+        "clusters": [cluster],
+    }
+    path = folder / "bench.json"
+    path.write_text(json.dumps(document))
     return path
-
-
-def by_name(commands: Mapping[int, Sequence[str]]) -> dict[str, list[int]]:
-    """Sort pids under the names of WORDS: a program's base name or an argument decides; others are left out."""
-    named: dict[str, list[int]] = {}
-    for pid, command in commands.items():
-        words = {Path(command[0]).name, *command[1:]} if command else set()
-        name = next((name for word, name in WORDS.items() if word in words), None)
-        if name:
-            named.setdefault(name, []).append(pid)
-    return named

@@ -11,7 +11,8 @@ from pathlib import Path
 
 from tests.conftest import take_free_port, wait_until
 
-MODEL = "tiny"
+# Two names of one model, so that one engine can stand in two clusters.
+MODELS = ("tiny", "tiny-pick")
 MAX_RUNNING = 4
 START_SECONDS = 300.0
 # One thread a replica, no look at the network, little memory: 0.6 GB resident, twice.
@@ -46,7 +47,7 @@ class Replica:
         return f"127.0.0.1:{self.port}"
 
     def start(self) -> None:
-        command = [self.python.with_name("vllm"), "serve", self.model, "--served-model-name", MODEL]
+        command = [self.python.with_name("vllm"), "serve", self.model, "--served-model-name", *MODELS]
         command += ["--host", "127.0.0.1", "--port", str(self.port), *FLAGS]
         with self.log.open("wb") as out:
             self.process = subprocess.Popen(

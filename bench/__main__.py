@@ -1,0 +1,114 @@
+"""`python -m bench`: run the scenarios, print the tables, write bench/out/latest.json."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from bench import ext_proc_cpu, report
+from bench.body import chat_body
+from bench.driver import measure
+from bench.load import Generator, generator
+from bench.rows import Row
+from bench.scenario import Scenario
+from bench.scenarios import SCENARIOS
+from bench.upstream import upstream
+from tidegate.domain.errors import TidegateError
+
+# Not a way from client to engine, so no scenario: two servers side by side, `ext_proc_cpu.measure`.
+EXT_PROC_CPU = "ext-proc-cpu"
+NAMES = (*(scenario.name for scenario in SCENARIOS), EXT_PROC_CPU)
+
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+console = Console(width=None if sys.stdout.isatty() else 120)
+
+
+def chosen(only: Sequence[str]) -> list[str]:
+    """These names in their order of running, or all. Raises BadParameter for a name that is none."""
+    if unknown := sorted(set(only) - set(NAMES)):
+        raise typer.BadParameter(f"no scenario is called {', '.join(unknown)}; there are {', '.join(NAMES)}")
+    return [name for name in NAMES if not only or name in only]
+
+
+def counts(text: str) -> list[int]:
+    """Numbers of connections from `1,16,64`. Raises BadParameter for anything but whole numbers from 1."""
+    try:
+        numbers = [int(part) for part in text.split(",")]
+    except ValueError:
+        numbers = [0]
+    if min(numbers) < 1:
+        raise typer.BadParameter(f"{text!r} is not a list of whole numbers from 1, such as 1,16,64")
+    return numbers
+
+
+@app.command()
+def bench(
+    only: Annotated[list[str] | None, typer.Option(help="run this one alone; repeatable")] = None,
+    seconds: Annotated[float, typer.Option(min=1, help="seconds of load for each row")] = 4.0,
+    connections: Annotated[str, typer.Option(help="connections, each with one request under way")] = "1,16,64",
+    body_bytes: Annotated[int, typer.Option(min=128, help="size of the chat body")] = 2048,
+    out: Annotated[Path, typer.Option(help="where the rows are written")] = report.OUT,
+) -> None:
+    """Measure what a request costs direct, through plain Envoy, and through Tidegate."""
+    names, numbers, load = chosen(only or []), counts(connections), generator()
+    if load.name != "wrk":
+        console.print(f"[yellow]{load.remark}[/]")
+    began = time.time()
+    try:
+        rows = measure_all([s for s in SCENARIOS if s.name in names], load, numbers, seconds, body_bytes)
+        beside = ext_proc_rows(seconds) if EXT_PROC_CPU in names else []
+    except (RuntimeError, TidegateError) as exc:
+        console.print(str(exc), style="red", markup=False)
+        raise typer.Exit(1) from exc
+    views = report.tables(rows, load.remark) if rows else []
+    views += [report.ext_proc_table(beside, ext_proc_cpu.TARGET_RATIO)] if beside else []
+    for view in views:
+        console.print(view)
+    facts = {"measured_at": int(began), "load": load.name, "seconds": seconds}
+    report.write(out, rows, {**facts, "ext_proc_cpu": beside})
+    console.print(f"written to {out}")
+    if any(row.errors for row in rows):
+        console.print("[red]Some requests failed: these rows measure something else.[/]")
+        raise typer.Exit(1)
+
+
+def ext_proc_rows(seconds: float) -> list[dict[str, Any]]:
+    """ext_proc beside a bare gRPC server, with as many requests as take some `seconds` each."""
+    with console.status("ext_proc beside a bare grpc.aio server that answers fixed bytes"):
+        return ext_proc_cpu.measure(requests=round(400 * seconds), rounds=5)
+
+
+def measure_all(
+    scenarios: list[Scenario], load: Generator, numbers: list[int], seconds: float, body_bytes: int
+) -> list[Row]:
+    """Every scenario at every number of connections. Raises RuntimeError when something does not start."""
+    rows: list[Row] = []
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with tempfile.TemporaryDirectory(prefix="tidegate-bench-") as name, Progress(*columns, console=console) as bar:
+        folder = Path(name)
+        body = folder / "body.json"
+        body.write_bytes(chat_body(body_bytes))
+        task = bar.add_task("starting the engines", total=len(scenarios) * len(numbers))
+        with upstream(folder) as engines:
+            for scenario in scenarios:
+                bar.update(task, description=f"starting {scenario.name}")
+                (own := folder / scenario.name).mkdir()
+                with scenario.target(engines, own) as target:
+                    for number in numbers:
+                        bar.update(task, description=f"{scenario.about}, {number} connections")
+                        row = measure(scenario.name, target, load, body=body, connections=number, seconds=seconds)
+                        rows.append(row)
+                        bar.advance(task)
+    return rows
+
+
+if __name__ == "__main__":
+    app()

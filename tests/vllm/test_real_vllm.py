@@ -1,0 +1,127 @@
+"""Tidegate in front of two real vLLM servers: what the simulator imitates, checked on the original.
+
+The tests share the servers and run in file order; the last one kills a replica.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from tests.conftest import wait_until
+from tests.vllm.conftest import PICK, WEIGHTED, Gateway
+from tests.vllm.replica import MAX_RUNNING, MODELS, Replica
+
+pytestmark = [pytest.mark.vllm, pytest.mark.timeout(900)]
+
+LONG = {"max_tokens": 1500, "ignore_eos": True}
+
+
+@contextmanager
+def under_way(gateway: Gateway, count: int) -> Iterator[list[int]]:
+    """`count` long chats run while the block does; yields their statuses, complete after the block."""
+    statuses: list[int] = []
+    threads = [
+        threading.Thread(target=lambda: statuses.append(gateway.chat(PICK, 200, **LONG).status_code))
+        for _ in range(count)
+    ]
+    for thread in threads:
+        thread.start()
+    try:
+        yield statuses
+    finally:
+        for thread in threads:
+            thread.join()
+
+
+def served(replica: Replica) -> float:
+    """Requests that vLLM itself counts as finished."""
+    lines = replica.get("/metrics").splitlines()
+    return sum(float(line.split()[-1]) for line in lines if line.startswith("vllm:request_success_total{"))
+
+
+def shares(gateway: Gateway, replicas: list[Replica], count: int) -> list[int]:
+    """How many of `count` chats each replica finished, by vLLM's own counters."""
+    before = [served(replica) for replica in replicas]
+    assert {gateway.chat(WEIGHTED, max_tokens=1).status_code for _ in range(count)} == {200}
+    return [round(served(replica) - old) for replica, old in zip(replicas, before, strict=True)]
+
+
+def effective(gateway: Gateway, address: str) -> str:
+    return gateway.redis("HGET", f"tidegate:effective:{WEIGHTED}", address)
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_chat_is_answered_by_vllm(gateway: Gateway, model: str) -> None:
+    answer = gateway.chat(model, words=10, max_tokens=5, ignore_eos=True)
+    assert answer.status_code == 200, answer.text
+    usage = answer.json()["usage"]
+    assert (usage["prompt_tokens"], usage["completion_tokens"]) == (12, 5)
+    assert answer.json()["system_fingerprint"].startswith("vllm-0.32.0")
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_stream_ends_with_usage(gateway: Gateway, model: str) -> None:
+    answer = gateway.chat(model, max_tokens=6, ignore_eos=True, stream=True, stream_options={"include_usage": True})
+    assert answer.headers["content-type"].startswith("text/event-stream")
+    events = [line.removeprefix("data: ") for line in answer.text.splitlines() if line]
+    chunks = [json.loads(event) for event in events[:-1]]
+    words = [chunk["choices"][0]["delta"].get("content") for chunk in chunks if chunk["choices"]]
+    assert events[-1] == "[DONE]"
+    assert len([word for word in words if word]) == 6
+    assert chunks[-1]["usage"]["completion_tokens"] == 6
+
+
+def test_models_of_vllm_reach_the_sample(gateway: Gateway, replicas: list[Replica]) -> None:
+    for replica in replicas:
+        sample = gateway.sample(PICK, replica.address)
+        assert sample["kv_capacity_tokens"] == "8192"
+        assert sample["block_size"] == "128"
+        assert sample["running"] == sample["waiting"] == "0"
+
+
+def test_running_waiting_and_cache_use_reach_redis(gateway: Gateway, replicas: list[Replica]) -> None:
+    wanted = 2 * MAX_RUNNING + 2
+
+    def seen() -> bool:
+        samples = [gateway.sample(PICK, replica.address) for replica in replicas]
+        running = [int(sample.get("running", 0)) for sample in samples]
+        waiting = sum(int(sample.get("waiting", 0)) for sample in samples)
+        used = min(float(sample.get("kv_used_ratio", 0)) for sample in samples)
+        return running == [MAX_RUNNING] * 2 and waiting > 0 and used > 0.05
+
+    with under_way(gateway, wanted) as statuses:
+        wait_until(seen, deadline_seconds=60, what="a full fleet in Redis")
+    assert [200] * wanted == statuses
+
+
+def test_weights_of_redis_cli_shift_the_traffic(gateway: Gateway, replicas: list[Replica]) -> None:
+    few, most = replicas
+    key = f"tidegate:weight:{WEIGHTED}"
+    gateway.redis("HSET", key, few.address, "100", most.address, "900")
+    wait_until(lambda: effective(gateway, few.address) == "100", what="the pinned weight in effect")
+    got_few, got_most = shares(gateway, replicas, 200)
+    assert got_few + got_most == 200
+    assert 0.07 <= got_few / 200 <= 0.13
+
+    gateway.redis("HSET", key, few.address, "0")
+    wait_until(lambda: effective(gateway, few.address) == "0", what="weight 0 in effect")
+    assert shares(gateway, replicas, 50) == [0, 50]
+
+    gateway.redis("HDEL", key, few.address, most.address)
+    wait_until(lambda: int(effective(gateway, few.address)) > 100, what="the automatic weight")
+    assert min(shares(gateway, replicas, 50)) > 0
+
+
+def test_killed_replica_costs_no_later_request(gateway: Gateway, replicas: list[Replica]) -> None:
+    killed, left = replicas
+    killed.kill()
+    before = served(left)
+    answers = [gateway.chat(model, max_tokens=1).status_code for _ in range(20) for model in MODELS]
+    assert answers == [200] * 40
+    assert served(left) - before == 40
+    wait_until(lambda: gateway.sample(PICK, killed.address).get("status") == "unreachable", what="unreachable in Redis")
