@@ -42,6 +42,7 @@ class XdsSettings(ServiceSettings):
 
     listen: str = setting("127.0.0.1:18000", "host:port of the ADS gRPC server")
     ext_proc: str = setting("127.0.0.1:18001", "host:port at which Envoy finds ext_proc")
+    gateway_listen: str | None = setting(None, "host:port of Envoy's listener; overrides gateway.listen of the file")
     controller: bool = setting(True, "run the controller in this process")
     tick_ms: int = setting(250, "milliseconds between two looks at operators' keys; a key is felt within two")
     sample_ttl_ms: int = setting(3000, "age in milliseconds past which a sample says nothing")
@@ -86,8 +87,12 @@ class EngineSimSettings(ServiceSettings):
     block_size: int = setting(16, "tokens in a KV block")
     max_num_seqs: int = setting(256, "sequences that run at once")
     max_num_batched_tokens: int = setting(4096, "tokens computed in one step")
+    diffusion_batch: int = setting(2, "requests that a diffusion engine runs at once")
     speed: float = setting(1.0, "speed of this replica relative to the model's; 0.5 is half as fast")
     time_scale: float = setting(1.0, "simulated seconds that pass in one real second")
     seed: int = setting(0, "seed of everything random")
     loading_seconds: float = setting(0.0, "real seconds after start in which /health answers 503")
     fault: str = setting("none", "start with this fault: none, error, hang, loading; POST /sim/fault changes it")
+    record_requests: bool = setting(
+        False, "keep headers and body hashes of the last 256 requests for GET /sim/requests"
+    )
