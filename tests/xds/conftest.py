@@ -1,0 +1,126 @@
+"""A whole gateway for tests: our xDS server, a real Envoy, engines and an ext_proc that obeys."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from typing import Any
+
+import httpx
+import pytest
+from prometheus_client import CollectorRegistry
+
+from tests.conftest import EnvoyProcess, take_free_port, until
+from tests.xds.stand_ins import Engine, Processor
+from tidegate.domain.topology import LbPolicy
+from tidegate.runtime import now_ms
+from xds_server.bootstrap import bootstrap_yaml
+from xds_server.cache import SnapshotCache
+from xds_server.consistency import check
+from xds_server.desired import Desired, DesiredCluster, DesiredEndpoint
+from xds_server.metrics import XdsMetrics
+from xds_server.resources import build
+from xds_server.server import AdsServicer, Streams, start
+from xds_server.snapshot import snapshot_of
+from xds_server.subscription import StreamStatus
+from xds_server.type_urls import SHORT_NAMES
+
+
+def endpoint(engine: Engine, weight: int | None = None, **more: Any) -> DesiredEndpoint:
+    """The engine as an endpoint."""
+    return DesiredEndpoint(address=engine.address, ip="127.0.0.1", port=engine.port, weight=weight, **more)
+
+
+def cluster(name: str, *endpoints: DesiredEndpoint, lb: LbPolicy = LbPolicy.WEIGHTED) -> DesiredCluster:
+    """A cluster that serves the model of its own name."""
+    return DesiredCluster(name=name, models=(name,), lb=lb, endpoints=endpoints)
+
+
+@dataclass
+class Gateway:
+    """Everything up to the engines. `serve` publishes clusters and waits until Envoy has accepted all of it."""
+
+    streams: Streams
+    processor: Processor
+    start_envoy: Callable[[str], EnvoyProcess]
+    xds_address: str
+    cache: SnapshotCache = field(default_factory=SnapshotCache)
+    port: int = field(default_factory=take_free_port)
+    admin_port: int = field(default_factory=take_free_port)
+    client: httpx.AsyncClient = field(default_factory=httpx.AsyncClient)
+    envoy: EnvoyProcess | None = None
+    settings: dict[str, Any] = field(default_factory=dict)
+
+    def desired(self, *clusters: DesiredCluster) -> Desired:
+        basis = {"max_request_bytes": 1 << 20, "expose_routing": True, **self.settings}
+        return Desired(
+            listen_host="127.0.0.1",
+            listen_port=self.port,
+            ext_proc_host="127.0.0.1",
+            ext_proc_port=self.processor.port,
+            clusters=clusters,
+            **basis,
+        )
+
+    async def serve(self, *clusters: DesiredCluster) -> tuple[str, ...]:
+        """The type URLs that changed."""
+        messages = build(self.desired(*clusters))
+        check(messages)
+        changed = self.cache.set(snapshot_of(messages))
+        if self.envoy is None:
+            text = bootstrap_yaml(self.xds_address, f"127.0.0.1:{self.admin_port}", node_id="test-envoy")
+            self.envoy = self.start_envoy(text)
+        await until(self.settled, what="Envoy accepting the snapshot")
+        return changed
+
+    def settled(self) -> bool:
+        assert self.cache.snapshot is not None
+        expected = {short: self.cache.snapshot.version(url) for url, short in SHORT_NAMES.items()}
+        return any(one.acked == expected and one.oldest_unacked_ms is None for one in self.status())
+
+    def status(self) -> list[StreamStatus]:
+        return self.streams.status(now_ms())
+
+    async def post(self, body: Mapping[str, Any], path: str = "/v1/chat/completions", **more: Any) -> httpx.Response:
+        return await self.client.post(f"http://127.0.0.1:{self.port}{path}", json=body, **more)
+
+    async def send(self, method: str, path: str, **more: Any) -> httpx.Response:
+        return await self.client.request(method, f"http://127.0.0.1:{self.port}{path}", **more)
+
+    async def admin(self, path: str) -> httpx.Response:
+        return await self.client.get(f"http://127.0.0.1:{self.admin_port}{path}")
+
+    async def stat(self, name: str) -> int:
+        """A counter or gauge of Envoy by its full name."""
+        lines = (await self.admin("/stats")).text.splitlines()
+        return next(int(line.split(": ")[1]) for line in lines if line.startswith(f"{name}: "))
+
+
+@pytest.fixture
+async def gateway(envoy: Callable[[str], EnvoyProcess]) -> AsyncIterator[Gateway]:
+    async with AsyncExitStack() as stack:
+        streams, cache, processor = Streams(XdsMetrics(CollectorRegistry())), SnapshotCache(), Processor()
+        server, address = await start("127.0.0.1:0", AdsServicer(cache, streams, now_ms))
+        stack.push_async_callback(server.stop, 0)
+        await processor.start()
+        stack.push_async_callback(processor.stop)
+        one = Gateway(streams, processor, envoy, address, cache)
+        stack.push_async_callback(one.client.aclose)
+        yield one
+
+
+@pytest.fixture
+async def engines() -> AsyncIterator[Callable[..., Any]]:
+    """`await engines(n)` starts n engines, named a, b, c …"""
+    started: list[Engine] = []
+
+    async def start_engines(count: int) -> list[Engine]:
+        for number in range(count):
+            started.append(Engine("abcdefgh"[number]))
+            await started[-1].start()
+        return started
+
+    yield start_engines
+    for engine in started:
+        await engine.stop()

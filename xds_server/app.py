@@ -1,0 +1,130 @@
+"""Wiring of `tidegate xds`."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, Final
+
+import structlog
+from prometheus_client import CollectorRegistry
+
+from tidegate.domain.errors import ConfigError, StoreError
+from tidegate.domain.topology import Topology, split_address
+from tidegate.runtime import Service, now_ms
+from tidegate.settings.config_file import FileConfig, load
+from tidegate.settings.services import XdsSettings
+from tidegate.store.ports import Store
+from tidegate.store.redis import RedisStore
+from tidegate.telemetry import MetricsPage, configure_logs
+from xds_server import presence
+from xds_server.cache import SnapshotCache
+from xds_server.compose import Gateway
+from xds_server.metrics import XdsMetrics
+from xds_server.publisher import Publisher
+from xds_server.resolver import Resolver
+from xds_server.resources.names import EXT_PROC_CLUSTER
+from xds_server.server import AdsServicer, Streams, start
+
+log = structlog.get_logger("xds_server")
+
+LEAVE_SECONDS: Final = 0.5
+STOP_GRACE_SECONDS: Final = 0.2
+
+Companion = tuple[str, Callable[[Store, Topology], Coroutine[Any, Any, None]]]
+"""A name and a coroutine function that shares this process, its store and its topology."""
+
+
+async def serve(settings: XdsSettings, companions: Sequence[Companion] = ()) -> None:
+    """Serve Envoys until SIGTERM or SIGINT; run the companions beside.
+
+    Raises ConfigError when the file, a flag or the port is wrong. A store that fails is retried.
+    """
+    configure_logs(settings.log_level, settings.log_format)
+    if settings.config is None:
+        raise ConfigError(["xds needs the configuration file: pass --config FILE"])
+    file = load(settings.config)
+    store = RedisStore(settings.redis_url or file.redis_url, settings.redis_prefix or file.redis_prefix)
+    try:
+        await serve_on(store, file, settings, companions)
+    finally:
+        await store.close()
+
+
+async def serve_on(store: Store, file: FileConfig, settings: XdsSettings, companions: Sequence[Companion] = ()) -> None:
+    """`serve` on a given store, which stays open."""
+    registry, resolver, cache = CollectorRegistry(), Resolver(), SnapshotCache()
+    service, metrics = Service("xds", registry), XdsMetrics(registry)
+    streams = Streams(metrics)
+    publisher = Publisher(
+        gateway=await gateway_of(file, settings, resolver),
+        topology=file.topology,
+        store=store,
+        cache=cache,
+        metrics=metrics,
+        clock_ms=now_ms,
+        sample_ttl_ms=settings.sample_ttl_ms,
+        resolver=resolver,
+    )
+    page = MetricsPage(registry, lambda: None if cache.snapshot else "nothing to serve yet")
+    server, listen = await start(settings.listen, AdsServicer(cache, streams, now_ms))
+    try:
+        metrics_listen = await page.start(settings.metrics_listen)
+        service.spawn("publisher", lambda: publisher.run(settings.tick_ms))
+        service.spawn("presence", lambda: _beat(store, file.topology, publisher, streams, listen))
+        for name, companion in companions:
+            service.spawn(name, lambda companion=companion: companion(store, file.topology))  # type: ignore[misc]
+        log.info("xds serves", listen=listen, metrics=metrics_listen)
+        await service.run_until_stopped()
+    finally:
+        await server.stop(STOP_GRACE_SECONDS)
+        await page.stop()
+        await resolver.close()
+        await _leave(store)
+
+
+async def gateway_of(file: FileConfig, settings: XdsSettings, resolver: Resolver) -> Gateway:
+    """The gateway's listener, with its host as an IP. Raises ConfigError when it cannot be one."""
+    listen = settings.gateway_listen or file.gateway.listen
+    host, port = _address("gateway.listen", listen)
+    ext_proc_host, ext_proc_port = _address("--ext-proc", settings.ext_proc)
+    ips = await resolver.addresses([host])
+    if host not in ips:
+        raise ConfigError([f"gateway.listen: {host} is no address of this machine; name an IP, such as 0.0.0.0"])
+    if file.topology.cluster(EXT_PROC_CLUSTER) is not None:
+        raise ConfigError([f"clusters: the name {EXT_PROC_CLUSTER} is taken by Tidegate; choose another"])
+    return Gateway(
+        listen_host=ips[host],
+        listen_port=port,
+        max_request_bytes=file.gateway.max_request_bytes,
+        expose_routing=file.gateway.expose_routing,
+        ext_proc_host=ext_proc_host,
+        ext_proc_port=ext_proc_port,
+    )
+
+
+def instance_name() -> str:
+    """This process among those of its service."""
+    return f"{socket.gethostname()}:{os.getpid()}"
+
+
+def _address(where: str, text: str) -> tuple[str, int]:
+    try:
+        return split_address(text)
+    except ValueError as exc:
+        raise ConfigError([f"{where}: {exc}"]) from exc
+
+
+async def _beat(store: Store, topology: Topology, publisher: Publisher, streams: Streams, listen: str) -> None:
+    def info() -> dict[str, Any]:
+        return presence.describe(topology, publisher, streams, listen, now_ms())
+
+    await presence.beat(store, instance_name(), info)
+
+
+async def _leave(store: Store) -> None:
+    with contextlib.suppress(StoreError, TimeoutError):
+        await asyncio.wait_for(store.leave(presence.SERVICE, instance_name()), LEAVE_SECONDS)

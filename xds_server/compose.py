@@ -1,0 +1,80 @@
+"""File + store + resolved names → Desired. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tidegate.domain.topology import Cluster, Topology, split_address
+from xds_server.desired import Desired, DesiredCluster, DesiredEndpoint
+from xds_server.store_view import StoreView
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gateway:
+    """What the file and the flags say about the gateway itself."""
+
+    listen_host: str
+    listen_port: int
+    max_request_bytes: int
+    expose_routing: bool
+    ext_proc_host: str
+    ext_proc_port: int
+
+
+def compose(
+    gateway: Gateway, topology: Topology, view: StoreView, ips: Mapping[str, str], sample_ttl_ms: int
+) -> Desired:
+    """What Envoy should do. `ips` maps the hosts of endpoints to addresses; an endpoint without one is left out.
+
+    Endpoints of the file come first, in its order, then those that agents registered, by address.
+    """
+    return Desired(
+        listen_host=gateway.listen_host,
+        listen_port=gateway.listen_port,
+        max_request_bytes=gateway.max_request_bytes,
+        expose_routing=gateway.expose_routing,
+        ext_proc_host=gateway.ext_proc_host,
+        ext_proc_port=gateway.ext_proc_port,
+        clusters=tuple(_cluster(cluster, view, ips, sample_ttl_ms) for cluster in topology.clusters),
+    )
+
+
+def addresses_of(cluster: Cluster, view: StoreView) -> list[str]:
+    """Every valid endpoint address of a cluster, each once."""
+    registered = sorted(address for name, address in view.registered if name == cluster.name)
+    named = [e.address for e in cluster.endpoints]
+    return [address for address in dict.fromkeys([*named, *registered]) if host_of(address) is not None]
+
+
+def host_of(address: str) -> str | None:
+    """The host of `host:port`, or None when it is neither: agents register what they were told."""
+    try:
+        return split_address(address)[0]
+    except ValueError:
+        return None
+
+
+def _cluster(cluster: Cluster, view: StoreView, ips: Mapping[str, str], sample_ttl_ms: int) -> DesiredCluster:
+    endpoints: dict[tuple[str, int], DesiredEndpoint] = {}
+    for address in addresses_of(cluster, view):
+        host, port = split_address(address)
+        if host in ips:  # two names of one place are one endpoint: the first counts
+            endpoints.setdefault(
+                (ips[host], port), _endpoint(cluster.name, address, (ips[host], port), view, sample_ttl_ms)
+            )
+    return DesiredCluster(name=cluster.name, models=cluster.models, lb=cluster.lb, endpoints=tuple(endpoints.values()))
+
+
+def _endpoint(
+    cluster: str, address: str, place: tuple[str, int], view: StoreView, sample_ttl_ms: int
+) -> DesiredEndpoint:
+    sample = view.samples.get((cluster, address))
+    fresh = sample is not None and sample.is_fresh(view.read_at_ms, sample_ttl_ms)
+    return DesiredEndpoint(
+        address=address,
+        ip=place[0],
+        port=place[1],
+        weight=view.weights.get(cluster, {}).get(address),
+        takes_traffic=sample.status.takes_traffic if sample is not None and fresh else True,
+    )

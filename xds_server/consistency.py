@@ -1,0 +1,114 @@
+"""The check before publishing: Envoy refuses a whole response for one bad resource, or accepts it and fails later."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from envoy.config.cluster.v3 import cluster_pb2
+from envoy.extensions.filters.http.ext_proc.v3 import ext_proc_pb2
+from envoy.extensions.filters.network.http_connection_manager.v3 import http_connection_manager_pb2 as hcm
+
+from tidegate.domain.errors import TidegateError
+from xds_server.type_urls import CLUSTER, ENDPOINT, LISTENER, ROUTE, SHORT_NAMES
+
+Messages = Mapping[str, Mapping[str, Any]]
+
+
+class InconsistentResources(TidegateError):  # noqa: N818 - names what the resources are
+    """Resources that must not be served. The text names every fault."""
+
+
+def check(messages: Messages) -> None:
+    """Raise InconsistentResources when Envoy would refuse these resources or could not serve by them."""
+    faults = [
+        *_misnamed(messages),
+        *_without_assignment(messages),
+        *(f for a in messages[ENDPOINT].values() for f in _bad_assignment(a)),
+        *(f for r in messages[ROUTE].values() for f in _unknown_clusters(r, messages[CLUSTER])),
+        *(f for one in messages[LISTENER].values() for f in _bad_listener(one, messages)),
+    ]
+    if faults:
+        raise InconsistentResources("; ".join(faults))
+
+
+def _misnamed(messages: Messages) -> Iterator[str]:
+    """A resource is filed under the name that it bears itself, which is never empty."""
+    for type_url, resources in messages.items():
+        for name, message in resources.items():
+            own = message.cluster_name if type_url == ENDPOINT else message.name
+            if not name or name != own:
+                yield f"{SHORT_NAMES[type_url]} {name!r} calls itself {own!r}"
+
+
+def _without_assignment(messages: Messages) -> Iterator[str]:
+    """An EDS cluster without an assignment would warm for 15 s, and hold back every other change meanwhile."""
+    for name, cluster in messages[CLUSTER].items():
+        if cluster.type == cluster_pb2.Cluster.EDS and name not in messages[ENDPOINT]:
+            yield f"cluster {name} has no endpoint assignment"
+    for name in messages[ENDPOINT]:
+        if name not in messages[CLUSTER]:
+            yield f"endpoints are assigned to {name}, which is no cluster"
+
+
+def _bad_assignment(assignment: Any) -> Iterator[str]:
+    seen: set[tuple[str, int]] = set()
+    for locality in assignment.endpoints:
+        for endpoint in locality.lb_endpoints:
+            socket = endpoint.endpoint.address.socket_address
+            place = f"{assignment.cluster_name}: {socket.address}:{socket.port_value}"
+            if not _is_ip(socket.address):
+                yield f"{place} is not an IP address"
+            if not 1 <= socket.port_value <= 65535:
+                yield f"{place} has no valid port"
+            if endpoint.load_balancing_weight.value < 1:
+                yield f"{place} has a weight below 1"
+            if (socket.address, socket.port_value) in seen:
+                yield f"{place} is there twice"
+            seen.add((socket.address, socket.port_value))
+
+
+def _unknown_clusters(routes: Any, clusters: Mapping[str, Any]) -> Iterator[str]:
+    """Envoy accepts a route to a cluster that it does not have, and answers 503 on it."""
+    for host in routes.virtual_hosts:
+        for route in host.routes:
+            if route.HasField("route") and route.route.cluster not in clusters:
+                yield f"route {route.name} goes to {route.route.cluster}, which is no cluster"
+
+
+def _bad_listener(listener: Any, messages: Messages) -> Iterator[str]:
+    socket = listener.address.socket_address
+    if not _is_ip(socket.address) or not 1 <= socket.port_value <= 65535:
+        yield f"listener {listener.name} cannot listen on {socket.address}:{socket.port_value}"
+    for manager in _unpacked(listener, hcm.HttpConnectionManager):
+        if manager.rds.route_config_name not in messages[ROUTE]:
+            yield f"listener {listener.name} uses routes {manager.rds.route_config_name}, which are not there"
+        for processor in _unpacked_filters(manager, ext_proc_pb2.ExternalProcessor):
+            cluster = processor.grpc_service.envoy_grpc.cluster_name
+            if cluster not in messages[CLUSTER]:
+                yield f"listener {listener.name} calls ext_proc at {cluster}, which is no cluster"
+
+
+def _unpacked(listener: Any, kind: Any) -> Iterator[Any]:
+    for chain in listener.filter_chains:
+        yield from _of_kind((f.typed_config for f in chain.filters), kind)
+
+
+def _unpacked_filters(manager: Any, kind: Any) -> Iterator[Any]:
+    yield from _of_kind((f.typed_config for f in manager.http_filters), kind)
+
+
+def _of_kind(configs: Iterator[Any], kind: Any) -> Iterator[Any]:
+    for config in configs:
+        message = kind()
+        if config.Unpack(message):
+            yield message
+
+
+def _is_ip(text: str) -> bool:
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,54 @@
+"""What Envoy should do, as one plain value: the only input of `resources`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tidegate.domain.topology import LbPolicy
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DesiredEndpoint:
+    """A replica. `address` is its identity, `ip` and `port` are where it is reached.
+
+    `weight` is 0…1000; 0 is no new traffic, None is a share like the average of its siblings.
+    """
+
+    address: str
+    ip: str
+    port: int
+    weight: int | None = None
+    takes_traffic: bool = True
+
+    @property
+    def serves(self) -> bool:
+        """Whether a new request may go there."""
+        return self.takes_traffic and self.weight != 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DesiredCluster:
+    """Replicas of the same models and how one of them is chosen."""
+
+    name: str
+    models: tuple[str, ...]
+    lb: LbPolicy
+    endpoints: tuple[DesiredEndpoint, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Desired:
+    """The gateway and everything behind it. Hosts of the listener are IPs; that of ext_proc may be a name."""
+
+    listen_host: str
+    listen_port: int
+    max_request_bytes: int
+    expose_routing: bool
+    ext_proc_host: str
+    ext_proc_port: int
+    clusters: tuple[DesiredCluster, ...]
+
+    @property
+    def can_serve(self) -> bool:
+        """Whether any cluster has a replica that takes a new request."""
+        return any(endpoint.serves for cluster in self.clusters for endpoint in cluster.endpoints)

@@ -1,0 +1,119 @@
+"""The loop that looks at the store and serves what changed. It keeps the last good state through every failure."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+import structlog
+
+from tidegate.domain.errors import StoreError, StoreRefused
+from tidegate.domain.topology import Topology
+from tidegate.runtime import backoff_seconds
+from tidegate.store.ports import Store
+from xds_server.cache import SnapshotCache
+from xds_server.compose import Gateway, addresses_of, compose, host_of
+from xds_server.consistency import InconsistentResources, check
+from xds_server.desired import Desired
+from xds_server.metrics import XdsMetrics
+from xds_server.resolver import Resolver
+from xds_server.resources import build
+from xds_server.snapshot import snapshot_of
+from xds_server.store_view import StoreView
+from xds_server.type_urls import ENDPOINT, SHORT_NAMES
+
+log = structlog.get_logger("xds_server.publisher")
+
+FIRST_LOOK_MS: Final = 3_000
+"""How long a start waits for the store before it serves by the file alone."""
+REFUSED_WAIT_SECONDS: Final = 5.0
+
+
+class Publisher:
+    """Store → Desired → snapshot → cache. One task calls it; `desired` and `refused` are for presence."""
+
+    def __init__(
+        self,
+        *,
+        gateway: Gateway,
+        topology: Topology,
+        store: Store,
+        cache: SnapshotCache,
+        metrics: XdsMetrics,
+        clock_ms: Callable[[], int],
+        sample_ttl_ms: int,
+        resolver: Resolver,
+    ) -> None:
+        self._gateway, self._topology, self._store = gateway, topology, store
+        self._cache, self._metrics, self._clock_ms = cache, metrics, clock_ms
+        self._sample_ttl_ms, self._resolver = sample_ttl_ms, resolver
+        self._view, self._started_at_ms = StoreView(), clock_ms()
+        self.desired: Desired | None = None
+        self.refused: str | None = None
+        self.trouble: str | None = None
+
+    async def run(self, tick_ms: int) -> None:
+        """Look every `tick_ms` until cancelled; when the store fails, with backoff up to 2 s."""
+        delays = backoff_seconds()
+        while True:
+            failure = await self.tick()
+            if failure is None:
+                delays = backoff_seconds()
+                await asyncio.sleep(tick_ms / 1000)
+            else:
+                slow = REFUSED_WAIT_SECONDS if isinstance(failure, StoreRefused) else 0.0
+                await asyncio.sleep(max(slow, next(delays)))
+
+    async def tick(self) -> StoreError | None:
+        """Look once and serve what changed. The error of a store that failed, which changes nothing served."""
+        failure = await self._look()
+        waiting = failure is not None and self._view.read_at_ms == 0
+        if not waiting or self._clock_ms() - self._started_at_ms >= FIRST_LOOK_MS:
+            await self._publish()
+        return failure
+
+    async def _look(self) -> StoreError | None:
+        names = [cluster.name for cluster in self._topology.clusters]
+        try:
+            weights, registered, samples = await asyncio.gather(
+                self._store.effective(names), self._store.registered(), self._store.samples()
+            )
+        except StoreError as exc:
+            self._tell(str(exc))
+            return exc
+        self._tell(None)
+        self._view = self._view.updated(
+            weights=weights, registered=registered, samples=samples, now_ms=self._clock_ms()
+        )
+        return None
+
+    def _tell(self, trouble: str | None) -> None:
+        """Say a change of the store's state once, not at every tick."""
+        if trouble is not None and self.trouble is None:
+            log.warning("store does not answer; the last good state stays", error=trouble)
+        elif trouble is None and self.trouble is not None:
+            log.info("store answers again")
+        self.trouble = trouble
+
+    async def _publish(self) -> None:
+        hosts = {host_of(a) for c in self._topology.clusters for a in addresses_of(c, self._view)}
+        ips = await self._resolver.addresses(host for host in hosts if host is not None)
+        desired = compose(self._gateway, self._topology, self._view, ips, self._sample_ttl_ms)
+        if desired != self.desired:
+            self.desired = desired
+            self._serve(desired)
+
+    def _serve(self, desired: Desired) -> None:
+        try:
+            messages = build(desired)
+            check(messages)
+        except (InconsistentResources, ValueError) as exc:
+            self._metrics.refused_snapshots.inc()
+            self.refused = str(exc)
+            log.error("resources not served; the last good ones stay", error=self.refused)  # noqa: TRY400
+            return
+        self.refused = None
+        changed = self._cache.set(snapshot_of(messages))
+        tell = log.debug if changed == (ENDPOINT,) else log.info  # weights change several times a second
+        tell("serving", changed=[SHORT_NAMES[t] for t in changed])

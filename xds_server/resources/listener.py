@@ -1,0 +1,138 @@
+"""LDS: the gateway's listener and its filter chain.
+
+    HTTP connection manager → ext_proc → buffer → fault → router
+
+ext_proc asks for the body alone; buffer behind it holds the headers back until the body is there, so that the
+router meets the route that ext_proc's answer chose. fault tells empty requests from bodies (see routes).
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from envoy.config.common.mutation_rules.v3 import mutation_rules_pb2
+from envoy.config.core.v3 import extension_pb2, grpc_service_pb2
+from envoy.config.listener.v3 import listener_components_pb2, listener_pb2
+from envoy.extensions.filters.http.buffer.v3 import buffer_pb2
+from envoy.extensions.filters.http.ext_proc.v3 import ext_proc_pb2, processing_mode_pb2
+from envoy.extensions.filters.http.fault.v3 import fault_pb2
+from envoy.extensions.filters.http.router.v3 import router_pb2
+from envoy.extensions.filters.network.http_connection_manager.v3 import http_connection_manager_pb2 as hcm
+from envoy.extensions.http.early_header_mutation.header_mutation.v3 import header_mutation_pb2
+from envoy.type.matcher.v3 import string_pb2
+
+from tidegate.domain.wire import (
+    CONTROL_PREFIX,
+    DESTINATION_ENDPOINT,
+    LB_METADATA_NAMESPACE,
+    METADATA_NAMESPACE,
+)
+from xds_server.desired import Desired
+from xds_server.resources.clusters import over_ads
+from xds_server.resources.endpoints import socket_address
+from xds_server.resources.local_replies import local_replies
+from xds_server.resources.names import (
+    BUFFER_FILTER,
+    EXT_PROC_CLUSTER,
+    EXT_PROC_FILTER,
+    FAULT_FILTER,
+    HCM_FILTER,
+    LISTENER_NAME,
+    ROUTER_FILTER,
+    ROUTES_NAME,
+)
+from xds_server.resources.wrap import Bool, UInt32, packed, seconds
+
+EXT_PROC_TIMEOUT_SECONDS: Final = 2.0
+# ext_proc may ask once for more time, to hold a request in its queue.
+EXT_PROC_MOST_SECONDS: Final = 120.0
+UPLOAD_SECONDS: Final = 300.0
+SILENCE_SECONDS: Final = 3600.0
+
+ATTRIBUTES: Final = (
+    "request.path",
+    "request.method",
+    "request.headers['content-encoding']",
+    "request.headers['content-type']",
+)
+# x-envoy-* would let a client change timeouts and retries.
+STRIPPED_PREFIXES: Final = (CONTROL_PREFIX, "x-envoy-")
+
+
+def gateway_listener(desired: Desired) -> Any:
+    """The Listener: HTTP/1.1 and HTTP/2 without TLS on one port."""
+    manager = listener_components_pb2.Filter(name=HCM_FILTER, typed_config=packed(_manager(desired)))
+    return listener_pb2.Listener(
+        name=LISTENER_NAME,
+        address=socket_address(desired.listen_host, desired.listen_port),
+        filter_chains=[listener_components_pb2.FilterChain(filters=[manager])],
+    )
+
+
+def _manager(desired: Desired) -> Any:
+    """The HTTP connection manager. Headers of engines pass through as they are."""
+    return hcm.HttpConnectionManager(
+        codec_type=hcm.HttpConnectionManager.AUTO,
+        stat_prefix="gateway",
+        rds=hcm.Rds(config_source=over_ads(), route_config_name=ROUTES_NAME),
+        http_filters=[
+            _filter(EXT_PROC_FILTER, ext_proc_filter()),
+            _filter(BUFFER_FILTER, _buffer(desired.max_request_bytes)),
+            _filter(FAULT_FILTER, fault_pb2.HTTPFault()),
+            _filter(ROUTER_FILTER, router_pb2.Router(suppress_envoy_headers=True)),
+        ],
+        use_remote_address=Bool(value=True),
+        normalize_path=Bool(value=True),
+        server_header_transformation=hcm.HttpConnectionManager.PASS_THROUGH,
+        early_header_mutation_extensions=[_strip_control_headers()],
+        local_reply_config=local_replies(),
+        stream_idle_timeout=seconds(SILENCE_SECONDS),
+        request_timeout=seconds(UPLOAD_SECONDS),
+        request_headers_timeout=seconds(10),
+        stream_error_on_invalid_http_message=Bool(value=True),
+    )
+
+
+def ext_proc_filter() -> Any:
+    """One message each way. Without ext_proc the request goes on, and meets the route that answers 503."""
+    mode = processing_mode_pb2.ProcessingMode
+    namespaces = ext_proc_pb2.MetadataOptions.MetadataNamespaces(untyped=[METADATA_NAMESPACE, LB_METADATA_NAMESPACE])
+    return ext_proc_pb2.ExternalProcessor(
+        grpc_service=grpc_service_pb2.GrpcService(
+            envoy_grpc=grpc_service_pb2.GrpcService.EnvoyGrpc(cluster_name=EXT_PROC_CLUSTER)
+        ),
+        failure_mode_allow=True,
+        processing_mode=mode(
+            request_header_mode=mode.SKIP,
+            request_body_mode=mode.BUFFERED,
+            request_trailer_mode=mode.SKIP,
+            response_header_mode=mode.SKIP,
+            response_body_mode=mode.NONE,
+            response_trailer_mode=mode.SKIP,
+        ),
+        request_attributes=ATTRIBUTES,
+        message_timeout=seconds(EXT_PROC_TIMEOUT_SECONDS),
+        max_message_timeout=seconds(EXT_PROC_MOST_SECONDS),
+        metadata_options=ext_proc_pb2.MetadataOptions(receiving_namespaces=namespaces),
+        stat_prefix="tidegate",
+    )
+
+
+def _buffer(max_request_bytes: int) -> Any:
+    return buffer_pb2.Buffer(max_request_bytes=UInt32(value=max_request_bytes))
+
+
+def _strip_control_headers() -> Any:
+    """Headers with which a client would speak as Tidegate or as Envoy go before anything reads them."""
+    mutation = mutation_rules_pb2.HeaderMutation
+    patterns = [string_pb2.StringMatcher(prefix=prefix) for prefix in STRIPPED_PREFIXES]
+    patterns.append(string_pb2.StringMatcher(exact=DESTINATION_ENDPOINT))
+    removals = [mutation(remove_on_match=mutation.RemoveOnMatch(key_matcher=p)) for p in patterns]
+    return extension_pb2.TypedExtensionConfig(
+        name="envoy.http.early_header_mutation.header_mutation",
+        typed_config=packed(header_mutation_pb2.HeaderMutation(mutations=removals)),
+    )
+
+
+def _filter(name: str, config: Any) -> Any:
+    return hcm.HttpFilter(name=name, typed_config=packed(config))
