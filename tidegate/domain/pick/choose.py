@@ -31,12 +31,20 @@ def choose(
 
     Equal costs rotate by `moment.rotation`. None chosen means that Envoy's weighted balancing decides.
     """
+    left = candidates
+    for stays in filters:
+        left = [candidate for candidate in left if stays(candidate, moment)]
+    return _cheapest_two(_by_cost(left, moment, terms), moment.rotation)
+
+
+def _by_cost(candidates: Sequence[Candidate], moment: Moment, terms: Sequence[Term]) -> dict[float, list[Candidate]]:
     costs: dict[float, list[Candidate]] = {}
     for candidate in candidates:
-        if all(stays(candidate, moment) for stays in filters):
-            cost = sum(term(candidate, moment) for term in terms)
-            costs.setdefault(cost, []).append(candidate)
-    return _cheapest_two(costs, moment.rotation)
+        cost = 0.0
+        for term in terms:
+            cost += term(candidate, moment)
+        costs.setdefault(cost, []).append(candidate)
+    return costs
 
 
 def _cheapest_two(costs: dict[float, list[Candidate]], rotation: int) -> tuple[Candidate, ...]:
