@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from tidegate.domain.routing import RouteRule, Split
+
 
 class Kind(StrEnum):
     """What a cluster's engines generate."""
@@ -62,10 +64,12 @@ class Cluster:
 
 @dataclass(frozen=True, slots=True)
 class Topology:
-    """Every cluster of a configuration file, in file order."""
+    """Every cluster of a configuration file, in file order, and what decides among them."""
 
     clusters: tuple[Cluster, ...]
     default_model: str | None = None
+    routes: tuple[RouteRule, ...] = ()
+    splits: tuple[Split, ...] = ()
 
     def cluster(self, name: str) -> Cluster | None:
         """The cluster of that name, or None."""

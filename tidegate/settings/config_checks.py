@@ -1,0 +1,121 @@
+"""What is wrong only when keys are compared: names given twice, names that nothing has, splits that do not add up.
+
+The checks look at plain values and skip what has the wrong type, so that one bad value hides no other fault.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from tidegate.domain.routing import PERMILLE
+from tidegate.domain.topology import split_address
+from tidegate.settings.config_sentences import nearest
+from tidegate.settings.config_tree import Fault, Path, Tree, path_text
+
+
+def cross_faults(tree: Tree) -> list[Fault]:
+    """Every fault between keys of the file."""
+    clusters = [(path, one) for path, one in _items(tree.value, "clusters") if isinstance(one, dict)]
+    names = [one["name"] for _, one in clusters if isinstance(one.get("name"), str)]
+    return [
+        *_names_twice(tree, clusters),
+        *_models_twice(tree, clusters),
+        *(fault for path, one in clusters for fault in _addresses_twice(tree, path, one)),
+        *_unknown_in_routes(tree, names),
+        *_headers_twice(tree),
+        *_split_faults(tree, names),
+        *_default_without_cluster(tree, clusters),
+    ]
+
+
+def _items(holder: Any, key: str, at: Path = ()) -> Iterator[tuple[Path, Any]]:
+    listed = holder.get(key) if isinstance(holder, dict) else None
+    for index, item in enumerate(listed if isinstance(listed, list) else ()):
+        yield (*at, key, index), item
+
+
+def _pairs(holder: Any, key: str, at: Path = ()) -> Iterator[tuple[Path, str, Any]]:
+    mapped = holder.get(key) if isinstance(holder, dict) else None
+    for name, value in (mapped if isinstance(mapped, dict) else {}).items():
+        yield (*at, key, name), name, value
+
+
+def _names_twice(tree: Tree, clusters: list[tuple[Path, dict[str, Any]]]) -> Iterator[Fault]:
+    first: dict[str, Path] = {}
+    for path, cluster in clusters:
+        name = cluster.get("name")
+        if not isinstance(name, str):
+            continue
+        if name in first:
+            line = tree.line((*first[name], "name"))
+            yield tree.fault((*path, "name"), f"{name!r} is the name of {path_text(first[name])} too (line {line})")
+        first.setdefault(name, path)
+
+
+def _models_twice(tree: Tree, clusters: list[tuple[Path, dict[str, Any]]]) -> Iterator[Fault]:
+    first: dict[str, tuple[Path, Any]] = {}
+    for at, cluster in clusters:
+        for path, model in _items(cluster, "models", at):
+            if not isinstance(model, str):
+                continue
+            if model in first:
+                where, owner = first[model]
+                line = tree.line(where)
+                yield tree.fault(path, f"{model!r} is a model of cluster {owner!r} already (line {line})")
+            first.setdefault(model, (path, cluster.get("name")))
+
+
+def _addresses_twice(tree: Tree, at: Path, cluster: dict[str, Any]) -> Iterator[Fault]:
+    first: dict[tuple[str, int], Path] = {}
+    for place, endpoint in _items(cluster, "endpoints", at):
+        address = endpoint.get("address") if isinstance(endpoint, dict) else None
+        try:
+            parts = split_address(address) if isinstance(address, str) else None
+        except ValueError:
+            continue
+        if parts is None:
+            continue
+        path = (*place, "address")
+        if parts in first:
+            line = tree.line(first[parts])
+            yield tree.fault(path, f"{address!r} is in this cluster already (line {line})")
+        first.setdefault(parts, path)
+
+
+def _unknown_in_routes(tree: Tree, names: list[str]) -> Iterator[Fault]:
+    for path, route in _items(tree.value, "routes"):
+        cluster = route.get("cluster") if isinstance(route, dict) else None
+        if isinstance(cluster, str) and cluster not in names:
+            yield tree.fault((*path, "cluster"), f"there is no cluster {cluster!r}{nearest(cluster, names)}")
+
+
+def _headers_twice(tree: Tree) -> Iterator[Fault]:
+    for path, route in _items(tree.value, "routes"):
+        seen: set[str] = set()
+        match = route.get("match") if isinstance(route, dict) else None
+        for place, name, _ in _pairs(match, "header", (*path, "match")):
+            if name.lower() in seen:
+                yield tree.fault(place, "the header is given twice; the case of its name does not matter")
+            seen.add(name.lower())
+
+
+def _split_faults(tree: Tree, names: list[str]) -> Iterator[Fault]:
+    for path, _, parts in _pairs(tree.value, "splits"):
+        if not isinstance(parts, dict):
+            continue
+        for cluster in parts:
+            if cluster not in names:
+                yield tree.fault((*path, cluster), f"there is no cluster {cluster!r}{nearest(cluster, names)}")
+        shares = list(parts.values())
+        counted = all(isinstance(one, int) and not isinstance(one, bool) and one >= 0 for one in shares)
+        if counted and sum(shares) != PERMILLE:
+            yield tree.fault(path, f"its parts sum to {sum(shares)}; they have to sum to {PERMILLE}")
+
+
+def _default_without_cluster(tree: Tree, clusters: list[tuple[Path, dict[str, Any]]]) -> Iterator[Fault]:
+    model = tree.value.get("default_model")
+    known = [one for _, cluster in clusters for _, one in _items(cluster, "models") if isinstance(one, str)]
+    known += [name for _, name, _ in _pairs(tree.value, "splits")]
+    if isinstance(model, str) and model not in known:
+        yield tree.fault(("default_model",), f"no cluster and no split has the model {model!r}{nearest(model, known)}")

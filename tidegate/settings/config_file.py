@@ -1,0 +1,137 @@
+"""`tidegate.yaml`: from a path to frozen values, or every fault of the file with its line.
+
+`config_tree` reads text into values and lines, `config_model` states what each key may hold, `config_checks`
+compares keys with one another. This module runs the three and builds the domain's values.
+"""
+
+from __future__ import annotations
+
+import pathlib
+from dataclasses import dataclass
+
+from pydantic import ValidationError
+
+from tidegate.domain.errors import ConfigError
+from tidegate.domain.routing import Api, Media, RouteMatch, RouteRule, Split, TokenRange, parse_token_range
+from tidegate.domain.topology import Cluster, Endpoint, Kind, LbPolicy, Precision, Topology
+from tidegate.settings.config_checks import cross_faults
+from tidegate.settings.config_model import (
+    ClusterSection,
+    FileSection,
+    GatewaySection,
+    MatchSection,
+    RouteSection,
+)
+from tidegate.settings.config_sentences import faults_of
+from tidegate.settings.config_tree import Fault, Tree, read_tree
+
+
+@dataclass(frozen=True, slots=True)
+class Gateway:
+    """What clients see. `listen` is IP:port, port 0 being any free one."""
+
+    listen: str = GatewaySection.model_fields["listen"].default
+    max_request_bytes: int = GatewaySection.model_fields["max_request_bytes"].default
+    expose_routing: bool = GatewaySection.model_fields["expose_routing"].default
+
+
+@dataclass(frozen=True, slots=True)
+class FileConfig:
+    """A configuration file without faults."""
+
+    redis_url: str
+    redis_prefix: str
+    gateway: Gateway
+    topology: Topology
+
+
+def load(path: pathlib.Path) -> FileConfig:
+    """Read the file at `path`, YAML or JSON.
+
+    Raises ConfigError with every fault of the file, by line: `tidegate.yaml:12: clusters[1].name: …`.
+    """
+    return parse(_text(path), str(path))
+
+
+def parse(text: str, name: str) -> FileConfig:
+    """Read a file's text; `name` says where it is from, and one that ends in .json has to be JSON."""
+    tree = read_tree(text, is_json=name.lower().endswith(".json"))
+    faults = list(tree.faults)
+    section = None
+    if tree.value is not None or not faults:
+        section, found = _validate(tree)
+        faults += found
+    if faults or section is None:
+        raise ConfigError([_line(name, fault) for fault in sorted(set(faults))])
+    return _file_config(section)
+
+
+def _text(path: pathlib.Path) -> str:
+    try:
+        return path.read_text("utf-8-sig")
+    except FileNotFoundError:
+        problem = "there is no such file"
+    except IsADirectoryError:
+        problem = "it is a directory, not a file"
+    except UnicodeDecodeError as exc:
+        problem = f"it is not UTF-8 text (byte {exc.start})"
+    except (OSError, ValueError) as exc:
+        problem = f"it cannot be read: {getattr(exc, 'strerror', None) or exc}"
+    raise ConfigError([f"{path}: {problem}"])
+
+
+def _validate(tree: Tree) -> tuple[FileSection | None, list[Fault]]:
+    if not isinstance(tree.value, dict):
+        return None, [Fault(1, "", "the file holds no mapping; it needs at least `clusters`")]
+    faults = cross_faults(tree)
+    try:
+        return FileSection.model_validate(tree.value), faults
+    except ValidationError as exc:
+        return None, faults + faults_of(exc, tree)
+
+
+def _line(name: str, fault: Fault) -> str:
+    place = f"{name}:{fault.line}: "
+    return place + (f"{fault.path}: {fault.sentence}" if fault.path else fault.sentence)
+
+
+def _file_config(section: FileSection) -> FileConfig:
+    gateway = Gateway(section.gateway.listen, section.gateway.max_request_bytes, section.gateway.expose_routing)
+    topology = Topology(
+        clusters=tuple(_cluster(one) for one in section.clusters),
+        default_model=section.default_model,
+        routes=tuple(_route(one) for one in section.routes),
+        splits=tuple(Split(model, tuple(parts.items())) for model, parts in section.splits.items()),
+    )
+    return FileConfig(section.redis.url, section.redis.prefix, gateway, topology)
+
+
+def _cluster(section: ClusterSection) -> Cluster:
+    return Cluster(
+        name=section.name,
+        models=tuple(section.models),
+        kind=Kind(section.kind),
+        lb=LbPolicy(section.lb),
+        precision=Precision(section.precision),
+        context_tokens=section.context_tokens,
+        endpoints=tuple(Endpoint(one.address, one.node, tuple(one.gpus)) for one in section.endpoints),
+    )
+
+
+def _route(section: RouteSection) -> RouteRule:
+    return RouteRule(_match(section.match), section.cluster)
+
+
+def _match(section: MatchSection) -> RouteMatch:
+    return RouteMatch(
+        model=section.model,
+        headers=tuple((name.lower(), value) for name, value in section.header.items()),
+        prompt_tokens=_range(section.prompt_tokens),
+        output_tokens=_range(section.output_tokens),
+        media=Media(section.media) if section.media else None,
+        api=Api(section.api) if section.api else None,
+    )
+
+
+def _range(text: str | None) -> TokenRange | None:
+    return parse_token_range(text) if text is not None else None

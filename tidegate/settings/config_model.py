@@ -1,0 +1,187 @@
+"""The shape of `tidegate.yaml`: every key, its type, its default and what its value has to look like.
+
+Nothing is coerced: a number in quotes is no number, and a number is no text. `docs/configuration.md` lists all.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Callable
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+
+from tidegate.domain.routing import parse_token_range
+from tidegate.domain.topology import split_address
+from tidegate.settings.redis_url import parse_redis_url
+
+_NAME = re.compile(r"[A-Za-z0-9._-]{1,128}", re.ASCII)
+_PREFIX = re.compile(r"[A-Za-z0-9._:{}-]{1,128}", re.ASCII)
+_HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+", re.ASCII)
+
+
+def _matching(pattern: re.Pattern[str], what: str) -> Callable[[str], str]:
+    def check(text: str) -> str:
+        if not pattern.fullmatch(text):
+            raise ValueError(f"{text!r} is no {what}")
+        return text
+
+    return check
+
+
+def _printable(text: str) -> str:
+    if not text:
+        raise ValueError("is empty")
+    if text != text.strip():
+        raise ValueError(f"{text!r} begins or ends with a space")
+    if not text.isprintable():
+        raise ValueError(f"{text!r} has a control character")
+    return text
+
+
+def _address(address: str) -> str:
+    host, port = split_address(address)
+    if (plain := _join(host, port)) != address:
+        raise ValueError(f"{address!r} is not how Envoy writes it; write {plain!r}")
+    return address
+
+
+def _join(host: str, port: int) -> str:
+    try:
+        host = str(ipaddress.ip_address(host))
+    except ValueError:
+        return f"{host}:{port}"
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _listen(listen: str) -> str:
+    host, _, port = listen.rpartition(":")
+    any_port = port.isascii() and port.isdigit() and int(port) == 0
+    host, _ = split_address(f"{host}:1" if any_port else listen)
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        raise ValueError(f"{host!r} is not an IP address; write 0.0.0.0, 127.0.0.1 or [::]") from None
+    return listen
+
+
+def _redis_url(url: str) -> str:
+    parse_redis_url(url)
+    return url
+
+
+def _header_value(text: str) -> str:
+    if any(ch in text for ch in "\r\n\0"):
+        raise ValueError(f"{text!r} has a line break; no header can hold it")
+    return text
+
+
+def _comparison(text: str) -> str:
+    parse_token_range(text)
+    return text
+
+
+def _gpu(gpu: Any) -> int | str:
+    index = isinstance(gpu, int) and not isinstance(gpu, bool) and gpu >= 0
+    if not index and not (isinstance(gpu, str) and _NAME.fullmatch(gpu)):
+        raise ValueError(f"{gpu!r} is neither an NVML index (0, 1, …) nor a GPU's UUID")
+    return gpu  # type: ignore[no-any-return]
+
+
+Name = Annotated[str, AfterValidator(_matching(_NAME, "name: letters, digits, '.', '_' and '-', at most 128"))]
+Prefix = Annotated[str, AfterValidator(_matching(_PREFIX, "prefix: letters, digits, '.', '_', '-' and ':'"))]
+HeaderName = Annotated[str, AfterValidator(_matching(_HEADER, "header name"))]
+ModelName = Annotated[str, AfterValidator(_printable)]
+Address = Annotated[str, AfterValidator(_address)]
+Listen = Annotated[str, AfterValidator(_listen)]
+RedisUrl = Annotated[str, AfterValidator(_redis_url)]
+HeaderValue = Annotated[str, AfterValidator(_header_value)]
+Comparison = Annotated[str, AfterValidator(_comparison)]
+Gpu = Annotated[int | str, BeforeValidator(_gpu)]
+Permille = Annotated[int, Field(ge=0, le=1000)]
+
+
+class Section(BaseModel):
+    """A mapping of the file: strict, and without keys that nobody knows."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+
+
+class RedisSection(Section):
+    """`redis`: where the services meet."""
+
+    url: RedisUrl = "redis://127.0.0.1:6379/0"
+    prefix: Prefix = "tidegate"
+
+
+class GatewaySection(Section):
+    """`gateway`: what clients see."""
+
+    listen: Listen = "127.0.0.1:10000"
+    max_request_bytes: int = Field(default=32 << 20, gt=0, lt=1 << 32)
+    expose_routing: bool = False
+
+
+class EndpointSection(Section):
+    """`clusters[].endpoints[]`: one replica."""
+
+    address: Address
+    node: Name | None = None
+    gpus: list[Gpu] = []
+
+
+class ClusterSection(Section):
+    """`clusters[]`: replicas that serve the same models."""
+
+    name: Name
+    models: list[ModelName]
+    kind: Literal["llm", "diffusion"] = "llm"
+    lb: Literal["pick", "weighted"] = "pick"
+    precision: Literal["fp16", "bf16", "fp8", "int8", "int4"] = "fp16"
+    context_tokens: int | None = Field(default=None, gt=0)
+    endpoints: list[EndpointSection] = []
+
+
+class MatchSection(Section):
+    """`routes[].match`: conditions that all have to hold."""
+
+    model: ModelName | None = None
+    header: dict[HeaderName, HeaderValue] = {}
+    prompt_tokens: Comparison | None = None
+    output_tokens: Comparison | None = None
+    media: Literal["image", "audio", "video"] | None = None
+    api: (
+        Literal[
+            "chat",
+            "completions",
+            "embeddings",
+            "responses",
+            "messages",
+            "images",
+            "audio",
+            "rerank",
+            "score",
+            "pooling",
+            "tokenize",
+        ]
+        | None
+    ) = None
+
+
+class RouteSection(Section):
+    """`routes[]`: the first rule whose conditions hold names the cluster."""
+
+    match: MatchSection
+    cluster: Name
+
+
+class FileSection(Section):
+    """The whole file."""
+
+    redis: RedisSection = RedisSection()
+    gateway: GatewaySection = GatewaySection()
+    clusters: list[ClusterSection] = Field(min_length=1)
+    routes: list[RouteSection] = []
+    default_model: ModelName | None = None
+    splits: dict[ModelName, dict[Name, Permille]] = {}
