@@ -143,16 +143,14 @@ class Llm:
 
     def _request(self, prompt: Prompt, ask: Ask, texts: list[str]) -> Request:
         size, start = self.params.block_size, crc32(prompt.data)
-        hashes = chain(prompt.data, size)
-        outputs = []
-        for choice in range(ask.n):
-            output = self._output(ask.max_tokens, self.params.max_model_len - prompt.tokens)
-            texts.append(self._words.text(start + choice * 97, output.tokens))
-            if ask.n == 1 and output.tokens:
-                whole = chain(prompt.data + texts[-1].encode(), size)
-                output = output._replace(block_hashes=tuple(whole[len(hashes) :]))
-            outputs.append(output)
-        return Request(prompt.tokens, tuple(outputs), tuple(hashes))
+        outputs = [self._output(ask.max_tokens, self.params.max_model_len - prompt.tokens) for _ in range(ask.n)]
+        answers = [self._words.text(start + 97 * choice, o.tokens) for choice, o in enumerate(outputs)]
+        texts += answers
+        # An answer is cached as well, for the next turn of its conversation; of several, none is.
+        hashes = chain(prompt.data + (answers[0].encode() if ask.n == 1 else b""), size)
+        full = len(prompt.data) // (size * BYTES_PER_TOKEN)
+        outputs[0] = outputs[0]._replace(block_hashes=tuple(hashes[full:]))
+        return Request(prompt.tokens, tuple(outputs), tuple(hashes[:full]))
 
     def _output(self, limit: int | None, room: int) -> Output:
         if limit is not None:

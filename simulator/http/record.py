@@ -25,7 +25,7 @@ class Record:
             {
                 "method": request.method,
                 "path": request.raw_path,
-                "headers": [[name, value] for name, value in request.headers.items()],
+                "headers": [[str(name), value] for name, value in request.headers.items()],
                 "body_bytes": len(body),
                 "sha256": sha256(body).hexdigest(),
             }
