@@ -91,6 +91,8 @@ def measure_all(
 ) -> list[Row]:
     """Every scenario at every number of connections. Raises RuntimeError when something does not start."""
     rows: list[Row] = []
+    if not scenarios:
+        return rows
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with tempfile.TemporaryDirectory(prefix="tidegate-bench-") as name, Progress(*columns, console=console) as bar:
         folder = Path(name)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 TICKS = os.sysconf("SC_CLK_TCK")
 
@@ -25,13 +27,15 @@ def start(command: Sequence[str], log: Path, environment: Mapping[str, str] | No
         )
 
 
-def stop(process: subprocess.Popen[bytes], patience_seconds: float = 10.0) -> None:
+def stop(process: subprocess.Popen[Any], patience_seconds: float = 10.0) -> None:
     """SIGTERM, and SIGKILL to its whole group when it is not gone after `patience_seconds`."""
     process.terminate()
     try:
         process.wait(patience_seconds)
     except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):  # one that leads no group
+            os.killpg(process.pid, signal.SIGKILL)
+        process.kill()
         process.wait()
 
 
