@@ -88,7 +88,6 @@ def _document(replicas: list[Replica]) -> dict[str, Any]:
     endpoints = [{"address": replica.address} for replica in replicas]
     shared = {"context_tokens": CONTEXT_TOKENS, "endpoints": endpoints}
     return {
-        "redis": {"url": "redis://127.0.0.1:0/0"},
         "gateway": {"listen": "127.0.0.1:0"},
         "clusters": [
             {"name": WEIGHTED, "models": [WEIGHTED], "lb": "weighted", **shared},
