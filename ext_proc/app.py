@@ -66,6 +66,8 @@ async def serve_on(store: Store, file: FileConfig, settings: ExtProcSettings) ->
     info["listen"] = await server.start(settings.listen)
     _start_tasks(service, store, fleet, settings, info)
     log.info("ext_proc serves", **info)
+    if file.topology.routes or file.topology.splits:
+        log.warning("routes and splits are not applied: the model's name alone decides the cluster")
     await service.run_until_stopped()
     health.drain()
     await server.stop(GRACE_SECONDS)

@@ -10,9 +10,10 @@ import asyncio
 import contextlib
 import socket
 from collections.abc import Callable
+from ipaddress import ip_address
 from typing import Protocol
 
-from ext_proc.view import FleetView
+from ext_proc.view import FleetView, destination
 from tidegate.domain.topology import split_address
 from tidegate.store.ports import DecisionLog, SampleSource
 
@@ -53,10 +54,13 @@ class FleetFeed:
             await asyncio.sleep(RESOLVE_SECONDS)
 
 
-async def resolve(address: str) -> str:
-    """`ip:port` of `host:port`, the first that the system gives. Raises OSError, or ValueError when malformed."""
+async def resolve(address: str) -> list[str]:
+    """Every `ip:port` of `host:port`, IPv4 first, each family in ascending order, as EDS sees them.
+
+    Raises OSError, or ValueError when malformed.
+    """
     host, port = split_address(address)
-    loop = asyncio.get_running_loop()
-    found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    ip = found[0][4][0]
-    return f"[{ip}]:{port}" if ":" in str(ip) else f"{ip}:{port}"
+    infos = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    found = {ip_address(str(info[4][0]).partition("%")[0]) for info in infos}
+    ordered = sorted(found, key=lambda ip: (ip.version, int(ip)))
+    return [destination(ip, port) for ip in ordered]

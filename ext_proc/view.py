@@ -6,9 +6,9 @@ makes a sample worthless. All methods are synchronous and belong to the event lo
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from ipaddress import ip_address
+from ipaddress import IPv4Address, IPv6Address, ip_address
 
 from tidegate.domain.pick.candidate import Candidate, Moment
 from tidegate.domain.pick.choose import can_serve, choose
@@ -25,6 +25,11 @@ def destination_of(address: str) -> str | None:
         ip = ip_address(host)
     except ValueError:
         return None
+    return destination(ip, port)
+
+
+def destination(ip: IPv4Address | IPv6Address, port: int) -> str:
+    """`ip:port` as Envoy writes it."""
     return f"[{ip}]:{port}" if ip.version == 6 else f"{ip}:{port}"
 
 
@@ -90,11 +95,11 @@ class ClusterView:
             if not alive and candidate.address not in addresses | self._in_file:
                 self._drop(candidate.address)
 
-    def resolved(self, address: str, destination: str) -> None:
-        """A host name has this `ip:port`."""
+    def resolved(self, address: str, found: Sequence[str]) -> None:
+        """A host name has these `ip:port`s, at least one. The one in use stays for as long as it is among them."""
         known = self._candidates.get(address)
-        if known is not None and known.destination != destination:
-            self._put(replace(known, destination=destination))
+        if known is not None and known.destination not in found:
+            self._put(replace(known, destination=found[0]))
 
     def _put(self, candidate: Candidate) -> None:
         self._candidates[candidate.address] = candidate
@@ -145,10 +150,10 @@ class FleetView:
         known = (c.address for view in self._clusters.values() for c in view.candidates)
         return {address for address in known if destination_of(address) is None}
 
-    def resolved(self, address: str, destination: str) -> None:
-        """A host name has this `ip:port`."""
+    def resolved(self, address: str, found: Sequence[str]) -> None:
+        """A host name has these `ip:port`s, at least one."""
         for view in self._clusters.values():
-            view.resolved(address, destination)
+            view.resolved(address, found)
 
 
 def _candidate(address: str) -> Candidate:

@@ -93,12 +93,22 @@ async def test_a_replica_named_by_host_is_picked_by_ip(spawn: Spawn) -> None:
     assert picker.ask().destinations == []
     _, feed = following(picker)
     spawn(feed.follow_names())
-    await until(lambda: picker.ask().destinations in (["127.0.0.1:8000"], ["[::1]:8000"]))
+    await until(lambda: picker.ask().destinations == ["127.0.0.1:8000"])
 
 
 async def test_an_ip_resolves_to_itself() -> None:
-    assert await resolve("127.0.0.1:80") == "127.0.0.1:80"
-    assert await resolve("[::1]:80") == "[::1]:80"
+    assert await resolve("127.0.0.1:80") == ["127.0.0.1:80"]
+    assert await resolve("[::1]:80") == ["[::1]:80"]
+
+
+def test_an_address_stays_for_as_long_as_its_name_has_it() -> None:
+    picker = Picker(Topology((Cluster("phi-3", ("phi-3",), endpoints=(Endpoint("gpu-1:80"),)),)))
+    cluster = picker.view.cluster("phi-3")
+    used = []
+    for found in (["10.0.0.2:80"], ["10.0.0.1:80", "10.0.0.2:80"], ["10.0.0.1:80"]):
+        picker.view.resolved("gpu-1:80", found)
+        used.append(cluster.candidates[0].destination)
+    assert used == ["10.0.0.2:80", "10.0.0.2:80", "10.0.0.1:80"]
 
 
 @pytest.mark.parametrize(

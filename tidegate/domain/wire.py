@@ -17,6 +17,5 @@ METADATA_CLUSTER: Final = "cluster"
 LB_METADATA_NAMESPACE: Final = "envoy.lb"
 DESTINATION_ENDPOINT: Final = "x-gateway-destination-endpoint"
 
-# CEL attributes that Envoy is asked to send with the first ext_proc message; an absent header's is left out.
+# A CEL attribute that Envoy sends with the first ext_proc message; an absent header's is left out.
 CONTENT_ENCODING_ATTRIBUTE: Final = "request.headers['content-encoding']"
-REQUEST_ATTRIBUTES: Final = (CONTENT_ENCODING_ATTRIBUTE,)
