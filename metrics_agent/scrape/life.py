@@ -1,0 +1,60 @@
+"""Which state an engine is in, from what its pages and failures say. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Final
+
+from metrics_agent.scrape.reading import Reading
+from tidegate.domain.sample import Status
+
+FAILURES_UNTIL_UNREACHABLE: Final = 2
+
+
+class Failure(StrEnum):
+    """Why a scrape failed."""
+
+    REFUSED = "refused"
+    TIMEOUT = "timeout"
+    BROKEN = "broken"
+    STATUS = "status"
+    TOO_LARGE = "too_large"
+
+
+@dataclass(frozen=True, slots=True)
+class Life:
+    """What is known of one engine. It starts as loading.
+
+    `healthy`: its health page answered 200 last time; `paged`: its metrics page was read since it was reachable.
+    """
+
+    healthy: bool = False
+    paged: bool = False
+    gone: bool = False
+    failures: int = 0
+
+    def after_health(self, *, ok: bool) -> Life:
+        """The health page answered."""
+        return replace(self, healthy=ok)
+
+    def after_page(self) -> Life:
+        """The metrics page was read, whatever it said."""
+        return replace(self, paged=True, gone=False, failures=0)
+
+    def after_failure(self, why: Failure) -> Life:
+        """A refused connection means that nobody listens; anything else may pass and counts from the second on."""
+        failures = self.failures + 1
+        if why is Failure.REFUSED or failures >= FAILURES_UNTIL_UNREACHABLE:
+            return Life(gone=True, failures=failures)
+        return replace(self, failures=failures)
+
+    def status(self, reading: Reading) -> Status:
+        """The state, given the newest reading. An engine that tells no queue is ready, not idle."""
+        if self.gone:
+            return Status.UNREACHABLE
+        if not (self.healthy and self.paged):
+            return Status.LOADING
+        if reading.awake is False:
+            return Status.ASLEEP
+        return Status.IDLE if reading.running == 0 and reading.waiting == 0 else Status.READY

@@ -1,0 +1,149 @@
+"""The owner of one engine: scrapes it for ever and keeps its newest sample."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Final
+
+import structlog
+
+from metrics_agent.cadence import next_scrape
+from metrics_agent.instruments import Instruments
+from metrics_agent.scrape.http import Page, PageSource, ScrapeFailedError
+from metrics_agent.scrape.life import Failure, Life
+from metrics_agent.scrape.reading import Reading, read_page
+from metrics_agent.targets import Target
+from metrics_agent.vendors import VLLM
+from metrics_agent.window import CounterWindow, HistogramWindow
+from tidegate.domain.sample import EndpointSample, Status
+
+HEALTH_EVERY_SECONDS: Final = 1.0
+LATENCY_QUANTILE: Final = 0.99
+NO_PAGES_BELOW: Final = 500
+
+log = structlog.get_logger("metrics_agent.scrape")
+
+
+class EngineWatcher:
+    """Watches one engine. `latest` is its newest sample, None before the first look.
+
+    `clock` gives Unix milliseconds for samples, `monotonic` seconds for intervals and windows, `random` [0, 1).
+    A sample keeps the time its page was asked for: a failed scrape leaves it as it is, to age. An engine that is
+    found unreachable is a finding of its own, with that time and no values.
+    """
+
+    def __init__(
+        self,
+        target: Target,
+        node: str,
+        pages: PageSource,
+        instruments: Instruments,
+        *,
+        interval_seconds: float,
+        clock: Callable[[], int],
+        random: Callable[[], float],
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.target = target
+        self.latest: EndpointSample | None = None
+        self._node, self._pages, self._instruments = node, pages, instruments
+        self._interval, self._clock, self._random, self._monotonic = interval_seconds, clock, random, monotonic
+        self._life = Life()
+        self._health_at: float | None = None
+        self._seq = clock()  # grows across restarts: an agent samples slower than once a millisecond
+        self._latency, self._generated = HistogramWindow(), CounterWindow()
+        self._queries, self._hits = CounterWindow(), CounterWindow()
+
+    async def run(self) -> None:
+        """Scrape until cancelled, on the node's slots."""
+        while True:
+            due = next_scrape(self._monotonic(), self._interval, self._life.failures, self._random)
+            await asyncio.sleep(max(0.0, due - self._monotonic()))
+            await self.scrape()
+
+    async def scrape(self) -> None:
+        """Look once. Never raises for what the engine does."""
+        at_ms, began = self._clock(), self._monotonic()
+        try:
+            await self._check_health(began)
+            page = await self._page()
+        except ScrapeFailedError as exc:
+            self._failed(exc.why, at_ms)
+            return
+        reading = read_page(page.body)
+        self._life = self._life.after_page()
+        self._observe(reading, began)
+        self._keep(self._sample(reading, at_ms, began))
+        self._instruments.scrape_seconds.labels(self.target.address).observe(self._monotonic() - began)
+
+    async def _check_health(self, now: float) -> None:
+        """Ask for health each time until it is good, then once a second: a dead engine's server may answer on."""
+        due = self._health_at is None or now - self._health_at >= HEALTH_EVERY_SECONDS
+        if due or not self._life.healthy:
+            answer = await self._pages.get(self.target.address, VLLM.health)
+            self._life = self._life.after_health(ok=answer.status == 200)
+            self._health_at = now
+
+    async def _page(self) -> Page:
+        """The metrics page. A server that has none (404) is reachable and says nothing; 5xx is a failure."""
+        page = await self._pages.get(self.target.address, VLLM.page)
+        if page.status >= NO_PAGES_BELOW:
+            raise ScrapeFailedError(Failure.STATUS)
+        return page if page.status == 200 else Page(page.status, b"")
+
+    def _failed(self, why: Failure, at_ms: int) -> None:
+        self._instruments.scrape_failures.labels(self.target.address, why.value).inc()
+        self._life = self._life.after_failure(why)
+        if self._life.gone:
+            self._keep(self._sample_without_values(Status.UNREACHABLE, at_ms))
+
+    def _observe(self, reading: Reading, now: float) -> None:
+        self._latency.observe(now, reading.latency)
+        self._generated.observe(now, reading.generated)
+        self._queries.observe(now, reading.prefix_queries)
+        self._hits.observe(now, reading.prefix_hits)
+
+    def _sample(self, reading: Reading, at_ms: int, now: float) -> EndpointSample:
+        p99_seconds = self._latency.quantile(now, LATENCY_QUANTILE)
+        return EndpointSample(
+            cluster=self.target.cluster,
+            address=self.target.address,
+            node=self._node,
+            sampled_at_ms=at_ms,
+            seq=self._next_seq(),
+            status=self._life.status(reading),
+            running=reading.running,
+            waiting=reading.waiting,
+            kv_used_ratio=reading.kv_used_ratio,
+            kv_capacity_tokens=reading.kv_capacity_tokens,
+            block_size=reading.block_size,
+            latency_p99_ms=None if p99_seconds is None else p99_seconds * 1000,
+            tokens_per_second=self._generated.rate(now),
+            prefix_hit_ratio=self._hit_ratio(now),
+            models=reading.models,
+        )
+
+    def _hit_ratio(self, now: float) -> float | None:
+        queries, hits = self._queries.increase(now), self._hits.increase(now)
+        return min(1.0, hits / queries) if queries and hits is not None else None
+
+    def _sample_without_values(self, status: Status, at_ms: int) -> EndpointSample:
+        return EndpointSample(
+            cluster=self.target.cluster,
+            address=self.target.address,
+            node=self._node,
+            sampled_at_ms=at_ms,
+            seq=self._next_seq(),
+            status=status,
+        )
+
+    def _next_seq(self) -> int:
+        self._seq += 1
+        return self._seq
+
+    def _keep(self, sample: EndpointSample) -> None:
+        if self.latest is None or self.latest.status.takes_traffic != sample.status.takes_traffic:
+            log.info("engine", address=sample.address, cluster=sample.cluster, status=sample.status.value)
+        self.latest = sample

@@ -1,0 +1,123 @@
+"""Sliding windows over cumulative counters: what happened in the last 60 s, kept in slots of 5 s. Pure.
+
+Differences are taken series by series: a counter that went back was reset, and what it shows has happened since;
+a series that appears later started at 0. The first look at an engine is a baseline and counts nothing, and so is
+a look after a gap longer than the window. Times are seconds of any clock that does not go back.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+SPAN_SECONDS: Final = 60.0
+SLOT_SECONDS: Final = 5.0
+SLOTS: Final = int(SPAN_SECONDS / SLOT_SECONDS)
+
+Bounds = Mapping[float, float]
+
+
+@dataclass(slots=True)
+class _Slot:
+    number: int
+    seconds: float = 0.0
+    increases: dict[float, float] = field(default_factory=dict)
+
+
+class HistogramWindow:
+    """Cumulative histograms in, quantiles of the window out. A plain counter is a histogram with one bound."""
+
+    def __init__(self) -> None:
+        self._slots: deque[_Slot] = deque()
+        self._last: dict[bytes, Bounds] = {}
+        self._last_at: float | None = None
+
+    def observe(self, at_seconds: float, series: Mapping[bytes, Bounds]) -> None:
+        """Take one look: upper bound → cumulative count, by series. An empty look says nothing."""
+        if not series:
+            return
+        if self._last_at is not None and at_seconds - self._last_at <= SPAN_SECONDS:
+            slot = self._slot(at_seconds)
+            slot.seconds += at_seconds - self._last_at
+            for key, bounds in series.items():
+                _add(slot.increases, self._last.get(key, {}), bounds)
+        self._last, self._last_at = dict(series), at_seconds
+
+    def quantile(self, at_seconds: float, q: float) -> float | None:
+        """The q-quantile (0…1) of the window, linear within its bucket, as Prometheus' histogram_quantile.
+
+        In the bucket without upper bound it is the largest finite bound. None when nothing was counted.
+        """
+        _, increases = self._sums(at_seconds)
+        bounds = sorted(increases)
+        total = increases[bounds[-1]] if bounds else 0.0
+        if total <= 0:
+            return None
+        lower, below = 0.0, 0.0
+        for bound in bounds:
+            count = increases[bound]
+            if count >= q * total:
+                return _within(lower, bound, (q * total - below) / (count - below) if count > below else 1.0)
+            lower, below = bound, count
+        return None
+
+    def rate(self, at_seconds: float) -> float | None:
+        """Largest bound's increase per second over the time looked at; None under one second of it."""
+        seconds, increases = self._sums(at_seconds)
+        return increases[max(increases)] / seconds if increases and seconds >= 1.0 else None
+
+    def increase(self, at_seconds: float) -> float | None:
+        """Largest bound's increase in the window; None before the second look."""
+        _, increases = self._sums(at_seconds)
+        return increases[max(increases)] if increases else None
+
+    def _slot(self, at_seconds: float) -> _Slot:
+        number = int(at_seconds // SLOT_SECONDS)
+        if not self._slots or self._slots[-1].number != number:
+            self._slots.append(_Slot(number))
+        while self._slots[0].number <= number - SLOTS:
+            self._slots.popleft()
+        return self._slots[-1]
+
+    def _sums(self, at_seconds: float) -> tuple[float, dict[float, float]]:
+        oldest = int(at_seconds // SLOT_SECONDS) - SLOTS
+        seconds, increases = 0.0, dict[float, float]()
+        for slot in self._slots:
+            if slot.number > oldest:
+                seconds += slot.seconds
+                for bound, increase in slot.increases.items():
+                    increases[bound] = increases.get(bound, 0.0) + increase
+        return seconds, increases
+
+
+def _add(increases: dict[float, float], old: Bounds, new: Bounds) -> None:
+    was_reset = any(count < old.get(bound, 0.0) for bound, count in new.items())
+    for bound, count in new.items():
+        increases[bound] = increases.get(bound, 0.0) + (count if was_reset else count - old.get(bound, 0.0))
+
+
+def _within(lower: float, upper: float, share: float) -> float | None:
+    if upper == float("inf"):
+        return lower or None
+    return lower + (upper - lower) * share
+
+
+class CounterWindow:
+    """Cumulative counters in, their increase and rate over the window out."""
+
+    def __init__(self) -> None:
+        self._window = HistogramWindow()
+
+    def observe(self, at_seconds: float, series: Mapping[bytes, float]) -> None:
+        """Take one look at every series of the counter."""
+        self._window.observe(at_seconds, {key: {0.0: value} for key, value in series.items()})
+
+    def rate(self, at_seconds: float) -> float | None:
+        """Increase per second; None under one second of looking."""
+        return self._window.rate(at_seconds)
+
+    def increase(self, at_seconds: float) -> float | None:
+        """Increase within the window; None before the second look."""
+        return self._window.increase(at_seconds)

@@ -1,0 +1,155 @@
+"""The whole agent in this process: a real engine page over HTTP, a real Redis, a real SIGTERM."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from pathlib import Path
+
+import aiohttp
+import pytest
+from aiohttp import web
+
+from metrics_agent.app import serve
+from tests.conftest import take_free_port, until
+from tidegate.domain.errors import ConfigError
+from tidegate.domain.sample import Status
+from tidegate.settings.services import AgentSettings
+from tidegate.store.redis import RedisStore
+
+PAGE = (Path(__file__).parent / "pages" / "vllm_0.33_two_engines.txt").read_bytes()
+
+
+class Engine:
+    """An HTTP server with an engine's pages, that may stop and start on its port."""
+
+    def __init__(self):
+        self.port = take_free_port()
+        self.page = PAGE
+        self._runner = None
+
+    async def start(self):
+        app = web.Application()
+        app.router.add_get("/metrics", self._metrics)
+        app.router.add_get("/health", self._health)
+        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.05)
+        await self._runner.setup()
+        await web.TCPSite(self._runner, "127.0.0.1", self.port).start()
+
+    async def _metrics(self, _):
+        return web.Response(body=self.page)
+
+    async def _health(self, _):
+        return web.Response()
+
+    async def stop(self):
+        if self._runner is not None:
+            await self._runner.cleanup()
+            self._runner = None
+
+
+@pytest.fixture
+async def engine():
+    one = Engine()
+    await one.start()
+    yield one
+    await one.stop()
+
+
+@pytest.fixture
+async def store(own_redis):
+    one = RedisStore(own_redis.url)
+    yield one
+    await one.close()
+
+
+@pytest.fixture
+async def agent(tmp_path, engine, own_redis):
+    """A running agent with its metrics page at `agent`; ended by SIGTERM."""
+    config = tmp_path / "tidegate.yaml"
+    config.write_text(
+        f"redis: {{url: {own_redis.url}}}\n"
+        "clusters:\n"
+        f"  - {{name: phi-3, models: [phi-3], endpoints: [{{address: '127.0.0.1:{engine.port}'}}]}}\n"
+    )
+    listen = f"127.0.0.1:{take_free_port()}"
+    settings = AgentSettings(config=config, node="gpu-1", interval_ms=50, metrics_listen=listen)
+    task = asyncio.create_task(serve(settings))
+    yield listen
+    if not task.done():
+        os.kill(os.getpid(), signal.SIGTERM)
+    await asyncio.wait_for(task, 10)
+
+
+async def newest(store):
+    samples = await store.samples()
+    return samples[0] if samples else None
+
+
+@pytest.mark.redis
+async def test_agent_publishes_follows_its_engine_and_leaves_on_sigterm(agent, engine, store):
+    async def status_is(status):
+        sample = await newest(store)
+        return sample is not None and sample.status is status
+
+    await until(lambda: status_is(Status.READY))
+    sample = await newest(store)
+    assert (sample.running, sample.waiting, sample.kv_used_ratio) == (11, 1, 0.14)
+    assert "gpu-1" in (await store.present())["agent"]
+
+    await engine.stop()
+    await until(lambda: status_is(Status.UNREACHABLE))
+    await engine.start()
+    await until(lambda: status_is(Status.READY))
+
+    os.kill(os.getpid(), signal.SIGTERM)
+
+    async def gone():
+        return "agent" not in await store.present()
+
+    await until(gone)
+
+
+@pytest.mark.redis
+async def test_agent_outlives_its_redis_and_resumes(agent, own_redis, store):
+    async def published():
+        return await newest(store) is not None
+
+    async def get(path):
+        async with aiohttp.ClientSession() as client, client.get(f"http://{agent}{path}") as answer:
+            return answer.status, await answer.text()
+
+    async def failing():
+        return "tidegate_agent_publish_failures_total 0.0" not in (await get("/metrics"))[1]
+
+    await until(published)
+    own_redis.stop()
+    await until(failing)
+    assert (await get("/healthz"))[0] == 200  # the engine is still read
+    own_redis.start()
+    await until(published)
+
+
+@pytest.mark.redis
+async def test_agent_shows_its_own_metrics(agent, store, engine):
+    async def page():
+        async with aiohttp.ClientSession() as client, client.get(f"http://{agent}/metrics") as answer:
+            return await answer.text()
+
+    async def scraped():
+        return f'tidegate_agent_scrape_seconds_count{{endpoint="127.0.0.1:{engine.port}"}}' in await page()
+
+    async def listening():
+        try:
+            return await scraped()
+        except aiohttp.ClientConnectorError:
+            return False
+
+    await until(listening)
+    assert "tidegate_agent_sample_age_seconds" in await page()
+
+
+async def test_agent_without_a_file_says_what_to_do():
+    with pytest.raises(ConfigError, match="--config"):
+        await serve(AgentSettings())

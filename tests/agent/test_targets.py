@@ -1,0 +1,58 @@
+"""Which engines an agent watches, and which cards they run on."""
+
+from __future__ import annotations
+
+import pytest
+
+from metrics_agent.gpu import OK, GpuReading, memory_of
+from metrics_agent.targets import targets
+from tidegate.domain.topology import Cluster, Endpoint, Topology
+
+
+def topology(*endpoints):
+    return Topology(clusters=(Cluster(name="c", models=(), endpoints=endpoints),))
+
+
+NAMED = topology(Endpoint("a:1", node="one"), Endpoint("b:1", node="two"), Endpoint("c:1"))
+NAMELESS = topology(Endpoint("a:1"), Endpoint("b:1", gpus=(0,)))
+
+
+@pytest.mark.parametrize(
+    ("expected", "file", "all_nodes"),
+    [
+        pytest.param(["a:1"], NAMED, False, id="own-node"),
+        pytest.param(["a:1", "b:1", "c:1"], NAMED, True, id="all-nodes"),
+        pytest.param(["a:1", "b:1"], NAMELESS, False, id="file-names-no-node"),
+        pytest.param([], topology(), False, id="no-endpoints"),
+    ],
+)
+def test_agent_watches(expected, file, all_nodes):
+    assert [t.address for t in targets(file, "one", all_nodes=all_nodes)] == expected
+
+
+CARDS = GpuReading(
+    nvml=OK,
+    gpus={
+        "GPU-aa11": {"index": 0, "memory_free_bytes": 30, "memory_total_bytes": 100},
+        "GPU-aa22": {"index": 1, "memory_free_bytes": 0, "memory_total_bytes": 100},
+        "GPU-bb33": {"index": 2, "memory_free_bytes": None, "memory_total_bytes": None},
+    },
+)
+
+
+@pytest.mark.parametrize(
+    ("expected", "wanted"),
+    [
+        pytest.param((30, 100), (0,), id="index"),
+        pytest.param((30, 200), (0, 1), id="two-cards"),
+        pytest.param((0, 100), ("GPU-aa22",), id="uuid"),
+        pytest.param((30, 100), ("GPU-aa1",), id="short-uuid"),
+        pytest.param((None, None), ("GPU-aa",), id="ambiguous"),
+        pytest.param((None, None), ("",), id="empty"),
+        pytest.param((None, None), (0, 2), id="one-does-not-tell"),
+        pytest.param((None, None), (7,), id="absent"),
+        pytest.param((None, None), (), id="no-card-named"),
+    ],
+)
+def test_memory_of_an_engine(expected, wanted):
+    assert memory_of(CARDS, wanted) == expected

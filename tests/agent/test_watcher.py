@@ -1,0 +1,181 @@
+"""One engine watched: what a scrape, and what a failed one, does to its sample."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from metrics_agent.cadence import next_publish, next_scrape
+from metrics_agent.instruments import Instruments
+from metrics_agent.scrape.http import Page, ScrapeFailedError
+from metrics_agent.scrape.life import Failure
+from metrics_agent.scrape.watcher import EngineWatcher
+from metrics_agent.targets import Target
+from tidegate.domain.sample import Status
+
+
+class Engine:
+    """A PageSource that a test scripts. `metrics` is a page, a status or a Failure."""
+
+    def __init__(self):
+        self.health = 200
+        self.metrics = body()
+        self.asked = []
+
+    async def get(self, address, path):
+        self.asked.append(path)
+        answer = self.health if path == "/health" else self.metrics
+        if isinstance(answer, Failure):
+            raise ScrapeFailedError(answer)
+        return Page(answer, b"") if isinstance(answer, int) else Page(200, answer)
+
+
+class Time:
+    def __init__(self):
+        self.seconds = 1000.0
+
+    def ms(self):
+        return int(self.seconds * 1000)
+
+    def mono(self):
+        return self.seconds
+
+
+def body(running=2, waiting=1, kv=0.5, tokens=0, fast=0, slow=0):
+    return (
+        f"vllm:num_requests_running {running}\nvllm:num_requests_waiting {waiting}\n"
+        f"vllm:kv_cache_usage_perc {kv}\nvllm:generation_tokens_total {tokens}\n"
+        f'vllm:e2e_request_latency_seconds_bucket{{le="1.0"}} {fast}\n'
+        f'vllm:e2e_request_latency_seconds_bucket{{le="2.0"}} {fast + slow}\n'
+        f'vllm:e2e_request_latency_seconds_bucket{{le="+Inf"}} {fast + slow}\n'
+        f"vllm:prefix_cache_queries_total {4 * tokens}\nvllm:prefix_cache_hits_total {tokens}\n"
+    ).encode()
+
+
+@pytest.fixture
+def time():
+    return Time()
+
+
+@pytest.fixture
+def engine():
+    return Engine()
+
+
+@pytest.fixture
+def watcher(engine, time):
+    return EngineWatcher(
+        Target("c", "e:1"),
+        "n",
+        engine,
+        Instruments(CollectorRegistry()),
+        interval_seconds=0.1,
+        clock=time.ms,
+        random=lambda: 0.5,
+        monotonic=time.mono,
+    )
+
+
+async def test_sample_says_what_the_page_says(watcher, time):
+    await watcher.scrape()
+    s = watcher.latest
+    assert (s.status, s.running, s.waiting, s.kv_used_ratio) == (Status.READY, 2, 1, 0.5)
+    assert (s.cluster, s.address, s.node, s.sampled_at_ms) == ("c", "e:1", "n", time.ms())
+    assert (s.latency_p99_ms, s.tokens_per_second, s.prefix_hit_ratio) == (None, None, None)
+
+
+async def test_rates_and_quantiles_come_from_differences(watcher, engine, time):
+    await watcher.scrape()
+    time.seconds += 2
+    engine.metrics = body(tokens=100, fast=0, slow=10)
+    await watcher.scrape()
+    s = watcher.latest
+    assert s.tokens_per_second == 50.0
+    assert s.latency_p99_ms == pytest.approx(1990.0)
+    assert s.prefix_hit_ratio == 0.25
+
+
+async def test_seq_grows_also_across_restarts(watcher, time):
+    await watcher.scrape()
+    first = watcher.latest.seq
+    await watcher.scrape()
+    assert watcher.latest.seq > first > 0
+
+
+@pytest.mark.parametrize("failure", [Failure.TIMEOUT, Failure.BROKEN, Failure.TOO_LARGE, 500, 503])
+async def test_one_failed_scrape_ages_the_sample_and_the_second_says_unreachable(watcher, engine, time, failure):
+    await watcher.scrape()
+    before = watcher.latest
+    time.seconds += 1
+    engine.metrics = failure
+    await watcher.scrape()
+    assert watcher.latest == before
+    time.seconds += 1
+    await watcher.scrape()
+    s = watcher.latest
+    assert (s.status, s.sampled_at_ms) == (Status.UNREACHABLE, time.ms())
+    assert (s.running, s.waiting, s.kv_used_ratio) == (None, None, None)
+
+
+async def test_refused_connection_is_unreachable_at_once(watcher, engine):
+    engine.metrics = engine.health = Failure.REFUSED
+    await watcher.scrape()
+    assert watcher.latest.status is Status.UNREACHABLE
+
+
+async def test_engine_that_answers_503_for_health_is_loading(watcher, engine):
+    engine.health = 503
+    await watcher.scrape()
+    assert watcher.latest.status is Status.LOADING
+    engine.health = 200
+    await watcher.scrape()
+    assert watcher.latest.status is Status.READY
+
+
+async def test_nothing_is_said_of_an_engine_before_its_first_answer(watcher, engine):
+    engine.metrics = engine.health = Failure.TIMEOUT
+    await watcher.scrape()
+    assert watcher.latest is None
+
+
+@pytest.mark.parametrize("answer", [b"", b"<html></html>", 404])
+async def test_page_that_says_nothing_is_reachable_and_unknown(watcher, engine, answer):
+    engine.metrics = answer
+    await watcher.scrape()
+    assert (watcher.latest.status, watcher.latest.running) == (Status.READY, None)
+
+
+async def test_health_is_asked_once_a_second_while_it_is_good(watcher, engine, time):
+    for _ in range(20):
+        await watcher.scrape()
+        time.seconds += 0.1
+    assert engine.asked.count("/health") == 2
+    assert engine.asked.count("/metrics") == 20
+
+
+async def test_returning_engine_is_asked_for_its_health_first(watcher, engine, time):
+    await watcher.scrape()
+    engine.metrics = Failure.REFUSED
+    await watcher.scrape()
+    engine.metrics, engine.health = body(), 503
+    await watcher.scrape()
+    assert watcher.latest.status is Status.LOADING
+
+
+def test_scrapes_keep_to_their_slots():
+    assert next_scrape(10.0, 0.1, 0, lambda: 0.0) == pytest.approx(10.1)
+    assert next_scrape(10.05, 0.1, 0, lambda: 0.5) == pytest.approx(10.105)
+    assert next_publish(10.01, 0.1) == pytest.approx(10.03)
+    assert next_publish(10.05, 0.1) == pytest.approx(10.13)
+
+
+@pytest.mark.parametrize(("expected", "failures"), [(0.1, 0), (0.2, 1), (0.4, 2), (0.8, 3), (1.0, 4), (1.0, 1000)])
+def test_failures_double_the_wait_up_to_a_second(expected, failures):
+    assert next_scrape(10.0, 0.1, failures, lambda: 0.0) - 10.0 == pytest.approx(expected, abs=0.1)
+
+
+def test_long_interval_is_not_shortened_by_failures():
+    assert next_scrape(10.0, 5.0, 3, lambda: 0.0) == pytest.approx(15.0)
+    assert math.isfinite(next_publish(0.0, 5.0))
