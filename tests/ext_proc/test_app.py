@@ -102,6 +102,6 @@ async def test_it_is_present_until_sigterm_and_exits_0(ext_proc: ExtProc, store:
     (info,) = (await store.present())["ext_proc"].values()
     assert info["listen"] == f"127.0.0.1:{ext_proc.port}"
     ext_proc.process.send_signal(signal.SIGTERM)
-    wait_until(lambda: ext_proc.process.poll() is not None, deadline_seconds=5, what="exit after SIGTERM")
+    wait_until(lambda: ext_proc.process.poll() is not None, what="exit after SIGTERM")
     assert ext_proc.process.returncode == 0
     assert not await present()
