@@ -79,9 +79,11 @@ async def serve(settings: EngineSimSettings) -> None:
     page = telemetry.MetricsPage(registry, lambda: None)
     handle = await start(settings)
     await page.start(settings.metrics_listen)
+    stopped = asyncio.create_task(service.run_until_stopped())
+    await asyncio.sleep(0)  # signals are handled before anyone learns the address
     sys.stdout.write(f"engine-sim listens on {handle.address}\n")
     sys.stdout.flush()
-    await service.run_until_stopped()
+    await stopped
     await page.stop()
     await handle.stop()
 

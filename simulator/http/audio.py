@@ -31,7 +31,8 @@ class AudioApi:
         if not isinstance(file, web.FileField):
             raise bad_request("file is required.", "file")
         sound = file.file.read()
-        prompt = Prompt(sound, max(1, min(len(sound) // _BYTES_PER_TOKEN, self._llm.params.max_model_len // 2)))
+        most = self._llm.params.max_model_len // 2
+        prompt = Prompt.of_media(sound, max(1, min(len(sound) // _BYTES_PER_TOKEN, most)))
         async with self._llm.generate(Ask([prompt])) as generation:
             await generation.finished()
         text = generation.texts[0]

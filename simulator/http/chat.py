@@ -50,7 +50,7 @@ class ChatApi:
     def __init__(self, llm: Llm) -> None:
         self._llm = llm
 
-    async def __call__(self, request: web.Request) -> web.StreamResponse:
+    async def create(self, request: web.Request) -> web.StreamResponse:
         """POST /v1/chat/completions."""
         body = await body_of(request, ChatBody)
         model = self._llm.check_model(body.model)
@@ -72,7 +72,7 @@ class CompletionApi:
     def __init__(self, llm: Llm) -> None:
         self._llm = llm
 
-    async def __call__(self, request: web.Request) -> web.StreamResponse:
+    async def create(self, request: web.Request) -> web.StreamResponse:
         """POST /v1/completions."""
         body = await body_of(request, CompletionBody)
         model = self._llm.check_model(body.model)

@@ -41,7 +41,7 @@ class ImagesApi:
     def __init__(self, diffusion: Diffusion) -> None:
         self._diffusion = diffusion
 
-    async def __call__(self, request: web.Request) -> web.Response:
+    async def create(self, request: web.Request) -> web.Response:
         """POST /v1/images/generations: `n`, `size` (WxH), `num_inference_steps`; answers b64_json."""
         body = await body_of(request, ImageBody)
         if body.model is not None and body.model not in self._diffusion.models:

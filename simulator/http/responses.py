@@ -24,7 +24,7 @@ class ResponsesApi:
     def __init__(self, llm: Llm) -> None:
         self._llm = llm
 
-    async def __call__(self, request: web.Request) -> web.StreamResponse:
+    async def create(self, request: web.Request) -> web.StreamResponse:
         """POST /v1/responses."""
         body = await body_of(request, ResponsesBody)
         model = self._llm.check_model(body.model)
@@ -89,7 +89,7 @@ class _Answer:
         yield self._part("response.content_part.done", part=_content(text))
         final = self.finished(generation)
         yield self._event("response.output_item.done", output_index=0, item=final["output"][0])
-        yield self._event(f"response.{final['status']}", response=final)
+        yield self._event("response.completed", response=final)  # as vLLM: a cut answer is in its status
 
     def _item(self, status: str, content: list[Any]) -> dict[str, Any]:
         fields = {"id": self._item_id, "type": "message", "role": "assistant"}

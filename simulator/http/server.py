@@ -31,9 +31,9 @@ def llm_routes(llm: Llm) -> dict[str, Handler]:
     """POST paths of a language model's engine."""
     messages, pooling, tokens, audio = MessagesApi(llm), PoolingApi(llm), TokensApi(llm), AudioApi(llm)
     return {
-        "/v1/chat/completions": ChatApi(llm),
-        "/v1/completions": CompletionApi(llm),
-        "/v1/responses": ResponsesApi(llm),
+        "/v1/chat/completions": ChatApi(llm).create,
+        "/v1/completions": CompletionApi(llm).create,
+        "/v1/responses": ResponsesApi(llm).create,
         "/v1/messages": messages.create,
         "/v1/messages/count_tokens": messages.count,
         "/v1/embeddings": pooling.embeddings,
@@ -52,7 +52,7 @@ def llm_routes(llm: Llm) -> dict[str, Handler]:
 
 def diffusion_routes(diffusion: Diffusion) -> dict[str, Handler]:
     """POST paths of a diffusion engine."""
-    return {"/v1/images/generations": ImagesApi(diffusion)}
+    return {"/v1/images/generations": ImagesApi(diffusion).create}
 
 
 def build(

@@ -6,7 +6,7 @@ import random
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
-from hashlib import blake2b
+from hashlib import blake2b, shake_256
 
 BYTES_PER_TOKEN = 4
 _WORDS = 4096
@@ -30,6 +30,11 @@ class Prompt:
     def of_ids(cls, ids: Sequence[int]) -> Prompt:
         """A prompt given as token ids, taken modulo 2^32."""
         return cls(struct.pack(f"<{len(ids)}I", *(i & 0xFFFFFFFF for i in ids)), len(ids))
+
+    @classmethod
+    def of_media(cls, data: bytes, tokens: int) -> Prompt:
+        """A prompt that is a picture or a sound of so many tokens; other data, other prompt."""
+        return cls(shake_256(data).digest(tokens * BYTES_PER_TOKEN), tokens)
 
 
 def token_ids(prompt: Prompt) -> list[int]:
