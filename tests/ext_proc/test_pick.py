@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from tests.ext_proc.parts import NOW, TTL_MS, Picker, topology
+from tests.ext_proc.parts import NOW, TTL_MS, Picker, sample, topology
 from tidegate.domain.pick.candidate import Candidate, Moment
 from tidegate.domain.pick.choose import can_serve, choose
 from tidegate.domain.pick.ledger import ARRIVAL_MS, DispatchLedger
@@ -73,12 +73,9 @@ def test_equal_replicas_take_turns() -> None:
     assert Counter(firsts) == {f"10.0.0.{n}:8000": 2 for n in (1, 2, 3, 4)}
 
 
-def test_equals_of_two_among_dearer_ones_share_evenly() -> None:
-    addresses = {"a:1": 0, "b:1": 9, "c:1": 9, "d:1": 0}
-    picker = fleet(4)
-    candidates = [
-        Candidate(a, a, picker.view.cluster("phi-3").candidates[0].sample) for a, cost in addresses.items() if not cost
-    ]
+def test_the_cheapest_two_share_evenly_with_dearer_ones_between_them() -> None:
+    running = {"a:1": 0, "b:1": 9, "c:1": 9, "d:1": 0}
+    candidates = [Candidate(a, a, sample(a, running=count)) for a, count in running.items()]
     firsts = [choose(candidates, Moment(NOW, TTL_MS, {}, turn))[0].address for turn in range(10)]
     assert Counter(firsts) == {"a:1": 5, "d:1": 5}
 
