@@ -173,6 +173,7 @@ class SotwStream:
         self._observe = observe
         self._snapshot: Snapshot | None = None
         self._subscriptions: dict[str, Subscription] = {}
+        self._routable: set[str] = set()
         self._responses = 0
 
     def receive(self, request: Any, now_ms: int) -> list[Any]:
@@ -228,10 +229,14 @@ class SotwStream:
         return type_url in {LISTENER, ROUTE} and clusters is not None and bool(clusters.pending)
 
     def _wanted(self, subscription: Subscription, snapshot: Snapshot) -> dict[str, Resource]:
+        """What is subscribed and there, and of clusters also those that routes of this client may still name.
+
+        Others are not kept: a cluster that no longer has endpoints to give would never warm.
+        """
         wanted = subscription.wanted(snapshot.resources(subscription.type_url))
         if subscription.type_url == CLUSTER and not self._routes_are_current(snapshot):
-            for name, stale in subscription.sent.items():
-                wanted.setdefault(name, stale)
+            for name in sorted(self._routable & subscription.sent.keys()):
+                wanted.setdefault(name, subscription.sent[name])
         return wanted
 
     def _routes_are_current(self, snapshot: Snapshot) -> bool:
@@ -246,6 +251,9 @@ class SotwStream:
         assert self._snapshot is not None
         if subscription.type_url == CLUSTER:
             self._resend_assignments_of(due, subscription.sent)
+            self._routable &= due.keys()
+        elif subscription.type_url == ROUTE and (clusters := self._subscriptions.get(CLUSTER)):
+            self._routable |= clusters.sent.keys()
         version = version_of(due.values()) if subscription.full_set else self._snapshot.version(subscription.type_url)
         self._responses += 1
         nonce = f"{self.stream_id}.{self._responses}"

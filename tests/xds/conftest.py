@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import httpx
 import pytest
 from prometheus_client import CollectorRegistry
 
-from tests.conftest import EnvoyProcess, take_free_port, until
+from tests.conftest import EnvoyProcess, accepts, take_free_port, until
 from tests.xds.stand_ins import Engine, Processor
 from tidegate.domain.topology import LbPolicy
 from tidegate.runtime import now_ms
@@ -24,7 +25,7 @@ from xds_server.resources import build
 from xds_server.server import AdsServicer, Streams, start
 from xds_server.snapshot import snapshot_of
 from xds_server.subscription import StreamStatus
-from xds_server.type_urls import SHORT_NAMES
+from xds_server.type_urls import ENDPOINT, SHORT_NAMES
 
 
 def endpoint(engine: Engine, weight: int | None = None, **more: Any) -> DesiredEndpoint:
@@ -51,6 +52,8 @@ class Gateway:
     client: httpx.AsyncClient = field(default_factory=httpx.AsyncClient)
     envoy: EnvoyProcess | None = None
     settings: dict[str, Any] = field(default_factory=dict)
+    pushed: dict[str, str] = field(default_factory=dict)
+    stop_xds: Callable[[], Awaitable[None]] = field(kw_only=True)
 
     def desired(self, *clusters: DesiredCluster) -> Desired:
         basis = {"max_request_bytes": 1 << 20, "expose_routing": True, **self.settings}
@@ -67,17 +70,22 @@ class Gateway:
         """The type URLs that changed."""
         messages = build(self.desired(*clusters))
         check(messages)
-        changed = self.cache.set(snapshot_of(messages))
+        snapshot, before = snapshot_of(messages), self.cache.snapshot
+        endpoints = before.resources(ENDPOINT) if before else {}
+        self.pushed = {short: snapshot.version(url) for url, short in SHORT_NAMES.items()}
+        if all(endpoints.get(name) == one for name, one in snapshot.resources(ENDPOINT).items()):
+            del self.pushed["eds"]  # an assignment that is only left out is not pushed
+        changed = self.cache.set(snapshot)
         if self.envoy is None:
             text = bootstrap_yaml(self.xds_address, f"127.0.0.1:{self.admin_port}", node_id="test-envoy")
             self.envoy = self.start_envoy(text)
         await until(self.settled, what="Envoy accepting the snapshot")
+        await until(lambda: accepts(self.port), what="Envoy listening")
         return changed
 
     def settled(self) -> bool:
-        assert self.cache.snapshot is not None
-        expected = {short: self.cache.snapshot.version(url) for url, short in SHORT_NAMES.items()}
-        return any(one.acked == expected and one.oldest_unacked_ms is None for one in self.status())
+        """Whether Envoy accepted all that the last `serve` changed."""
+        return any(self.pushed.items() <= one.acked.items() and one.oldest_unacked_ms is None for one in self.status())
 
     def status(self) -> list[StreamStatus]:
         return self.streams.status(now_ms())
@@ -102,10 +110,11 @@ async def gateway(envoy: Callable[[str], EnvoyProcess]) -> AsyncIterator[Gateway
     async with AsyncExitStack() as stack:
         streams, cache, processor = Streams(XdsMetrics(CollectorRegistry())), SnapshotCache(), Processor()
         server, address = await start("127.0.0.1:0", AdsServicer(cache, streams, now_ms))
-        stack.push_async_callback(server.stop, 0)
+        stop_xds = partial(server.stop, 0)
+        stack.push_async_callback(stop_xds)
         await processor.start()
         stack.push_async_callback(processor.stop)
-        one = Gateway(streams, processor, envoy, address, cache)
+        one = Gateway(streams, processor, envoy, address, cache, stop_xds=stop_xds)
         stack.push_async_callback(one.client.aclose)
         yield one
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections import Counter
 from dataclasses import dataclass, field
@@ -17,13 +18,18 @@ from tests.conftest import take_free_port
 
 @dataclass
 class Engine:
-    """Answers every request with its own name; keeps what it was sent."""
+    """Answers every request with its own name; keeps what it was sent.
+
+    `?status=503` answers so, `?break=1` breaks off, `?stream=1` sends three events, each but the first once
+    `next_event` is set.
+    """
 
     name: str
     port: int = field(default_factory=take_free_port)
     requests: list[dict[str, str]] = field(default_factory=list)
     served: Counter[str] = field(default_factory=Counter)
     answer_headers: dict[str, str] = field(default_factory=dict)
+    next_event: asyncio.Event = field(default_factory=asyncio.Event)
     runner: web.AppRunner | None = None
 
     @property
@@ -51,13 +57,17 @@ class Engine:
             request.transport.abort()
         if request.query.get("stream"):
             return await self._stream(request)
-        return web.json_response({"engine": self.name, "bytes": len(body)}, headers=self.answer_headers)
+        status = int(request.query.get("status", "200"))
+        said = {"engine": self.name, "bytes": len(body)}
+        return web.json_response(said, status=status, headers=self.answer_headers)
 
     async def _stream(self, request: web.Request) -> web.StreamResponse:
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
         await response.prepare(request)
         for number in range(3):
             await response.write(f"data: {number}\n\n".encode())
+            await asyncio.wait_for(self.next_event.wait(), 10)
+            self.next_event.clear()
         return response
 
 

@@ -1,0 +1,67 @@
+"""A real Envoy: what the gateway answers by itself keeps the contract."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.xds.conftest import Gateway, cluster, endpoint
+
+pytestmark = pytest.mark.envoy
+CHAT = "/v1/chat/completions"
+MIB = 1 << 20
+
+
+def said(response: httpx.Response) -> tuple[int, str | None, str | None]:
+    """Status, reason and error code of an answer that has the contract's shape."""
+    assert response.headers["content-type"] == "application/json"
+    error = response.json()["error"]
+    assert set(error) == {"message", "type", "param", "code"}
+    return response.status_code, response.headers.get("x-tidegate-reason"), error["code"]
+
+
+async def chunks(size: int) -> AsyncIterator[bytes]:
+    for _ in range(0, size, 16384):
+        yield b"x" * 16384
+
+
+async def test_the_gateway_answers_by_itself(gateway: Gateway, engines: Any) -> None:
+    [engine] = await engines(1)
+    await gateway.serve(cluster("chat", endpoint(engine, 1)), cluster("empty"))
+
+    models = await gateway.send("GET", "/v1/models")
+    assert [one["id"] for one in models.json()["data"]] == ["chat", "empty"]
+    assert models.headers["content-type"] == "application/json"
+
+    assert (await gateway.send("GET", "/health")).status_code == 200
+
+    empty = (400, "invalid-json", "invalid_json")
+    assert said(await gateway.send("POST", CHAT)) == empty
+    assert said(await gateway.send("POST", CHAT, headers={"content-length": "0"})) == empty
+
+    assert said(await gateway.send("GET", "/elsewhere")) == (404, "not-found", "not_found")
+
+    too_large = (413, "body-too-large", "request_too_large")
+    assert said(await gateway.send("POST", CHAT, content=b"x" * (MIB + 1))) == too_large
+    assert said(await gateway.send("POST", CHAT, content=chunks(MIB + 16384))) == too_large
+
+    nobody = (503, "no-endpoint", "service_unavailable")
+    assert said(await gateway.post({"model": "empty"})) == nobody
+    assert said(await gateway.post({"model": "unheard of"})) == nobody
+
+    broke_off = await gateway.post({"model": "chat"}, CHAT + "?break=1")
+    assert said(broke_off) == nobody
+    assert engine.served[CHAT] == 1, "what an engine may have begun is not repeated"
+
+
+async def test_the_answers_of_others_pass_untouched(gateway: Gateway, engines: Any) -> None:
+    [engine] = await engines(1)
+    await gateway.serve(cluster("chat", endpoint(engine, 1)))
+    for status in (404, 413, 500, 503):
+        answer = await gateway.post({"model": "chat"}, f"{CHAT}?status={status}")
+        assert (answer.status_code, answer.json()["engine"]) == (status, "a")
+    refused = await gateway.post({"refuse": 429})
+    assert (refused.status_code, refused.text) == (429, '{"error": "mine"}')

@@ -1,0 +1,127 @@
+"""From the store to the cache, and what survives when the store does not."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from envoy.config.endpoint.v3 import endpoint_pb2
+from prometheus_client import CollectorRegistry
+
+from tidegate.domain.errors import StoreUnavailable
+from tidegate.domain.topology import Cluster, Endpoint, Topology
+from tidegate.store.memory import MemoryStore
+from tidegate.store.ports import ClusterDecision
+from xds_server.cache import SnapshotCache
+from xds_server.compose import Gateway
+from xds_server.metrics import XdsMetrics
+from xds_server.publisher import FIRST_LOOK_MS, Publisher
+from xds_server.resolver import Resolver
+from xds_server.type_urls import ENDPOINT
+
+GATEWAY = Gateway(
+    listen_host="127.0.0.1",
+    listen_port=10000,
+    max_request_bytes=1000,
+    expose_routing=False,
+    ext_proc_host="127.0.0.1",
+    ext_proc_port=18001,
+)
+
+
+@dataclass
+class World:
+    """A publisher over a store in memory and a clock that the test moves."""
+
+    now_ms: int = 1_000_000
+    gateway: Gateway = GATEWAY
+    store: MemoryStore = field(init=False)
+    cache: SnapshotCache = field(default_factory=SnapshotCache)
+    registry: CollectorRegistry = field(default_factory=CollectorRegistry)
+    publisher: Publisher = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.store = MemoryStore(lambda: self.now_ms)
+        endpoints = (Endpoint("10.0.0.1:8000"), Endpoint("10.0.0.2:8000"))
+        self.publisher = Publisher(
+            gateway=self.gateway,
+            topology=Topology((Cluster("chat", ("phi-3",), endpoints=endpoints),)),
+            store=self.store,
+            cache=self.cache,
+            metrics=XdsMetrics(self.registry),
+            clock_ms=lambda: self.now_ms,
+            sample_ttl_ms=3000,
+            resolver=Resolver(),
+        )
+
+    async def decide(self, **weights: int) -> None:
+        """`e1=7` gives the first endpoint weight 7."""
+        effective = {f"10.0.0.{name[1:]}:8000": weight for name, weight in weights.items()}
+        await self.store.write_decisions([ClusterDecision("chat", effective, {})], {}, [])
+
+    def weights(self) -> list[int]:
+        assert self.cache.snapshot is not None
+        assignment: Any = endpoint_pb2.ClusterLoadAssignment()
+        self.cache.snapshot.resources(ENDPOINT)["chat"].body.Unpack(assignment)
+        return [e.load_balancing_weight.value for e in assignment.endpoints[0].lb_endpoints]
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+async def test_a_decided_weight_is_served(world: World) -> None:
+    await world.decide(e1=100, e2=900)
+    assert await world.publisher.tick() is None
+    assert world.weights() == [100, 900]
+
+
+async def test_a_look_that_finds_nothing_changed_serves_the_same_object(world: World) -> None:
+    await world.publisher.tick()
+    before = world.cache.snapshot
+    await world.publisher.tick()
+    assert world.cache.snapshot is before
+
+
+async def test_a_lost_store_changes_nothing(world: World) -> None:
+    await world.decide(e1=100, e2=900)
+    await world.publisher.tick()
+    before = world.cache.snapshot
+    world.store.available = False
+    world.now_ms += 3_600_000
+    assert isinstance(await world.publisher.tick(), StoreUnavailable)
+    assert world.publisher.trouble is not None
+    assert world.cache.snapshot is before
+
+
+async def test_a_store_that_comes_back_is_followed(world: World) -> None:
+    await world.publisher.tick()
+    world.store.available = False
+    await world.publisher.tick()
+    world.store.available = True
+    await world.decide(e1=3, e2=4)
+    await world.publisher.tick()
+    assert (world.weights(), world.publisher.trouble) == ([3, 4], None)
+
+
+async def test_a_start_without_store_waits_and_then_serves_the_file(world: World) -> None:
+    world.store.available = False
+    await world.publisher.tick()
+    assert world.cache.snapshot is None
+    world.now_ms += FIRST_LOOK_MS
+    await world.publisher.tick()
+    assert world.weights() == [1, 1]
+
+
+async def test_what_fails_the_check_is_not_served_and_is_said() -> None:
+    world = World(gateway=Gateway(**{**_fields(GATEWAY), "listen_host": "no-ip"}))
+    await world.publisher.tick()
+    assert world.cache.snapshot is None
+    assert "no-ip" in (world.publisher.refused or "")
+    assert world.registry.get_sample_value("tidegate_xds_refused_snapshots_total") == 1
+
+
+def _fields(gateway: Gateway) -> dict[str, Any]:
+    return {name: getattr(gateway, name) for name in gateway.__slots__}
