@@ -76,7 +76,7 @@ def gateway(replicas: list[Replica], tmp_path_factory: pytest.TempPathFactory) -
         wait_until(lambda: ready.exists() or process.poll() is not None, deadline_seconds=90, what="tidegate up ready")
         assert process.poll() is None, log.read_text()
         document = json.loads(ready.read_text())
-        with httpx.Client(base_url=document["gateway"], timeout=60) as client:
+        with httpx.Client(base_url=document["gateway"], timeout=300) as client:
             yield Gateway(document, client)
     finally:
         process.terminate()

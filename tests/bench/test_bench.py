@@ -1,0 +1,123 @@
+"""The parts of the bench that numbers depend on."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import typer
+from rich.console import Console
+
+from bench import processes, report
+from bench.__main__ import NAMES, chosen, counts
+from bench.body import MODEL, PATH, chat_body
+from bench.load import Load
+from bench.load.asyncio_client import AsyncioClient, quantile
+from bench.load.wrk import parse
+from bench.ports import answers
+from bench.rows import Row
+from bench.scenario import Target
+from bench.scenarios.plain_envoy import PlainEnvoy
+from bench.upstream import upstream
+
+
+@pytest.mark.parametrize("size", [200, 2048, 1 << 20])
+def test_body_has_the_exact_size_and_is_a_chat(size: int) -> None:
+    body = chat_body(size)
+    assert len(body) == size
+    assert json.loads(body)["model"] == MODEL
+
+
+def test_body_that_cannot_be_so_small_is_refused() -> None:
+    with pytest.raises(ValueError, match="at least"):
+        chat_body(20)
+
+
+def test_result_line_of_wrk_is_read() -> None:
+    line = 'RESULT {"requests": 1000, "microseconds": 2000000, "p50_us": 1500.0, "p99_us": 9000.0, "errors": 3}'
+    wanted = Load(requests=1000, seconds=2.0, p50_ms=1.5, p99_ms=9.0, errors=3)
+    assert parse(f"Running 2s test\n{line}\n") == wanted
+
+
+def test_wrk_without_a_result_says_why() -> None:
+    with pytest.raises(RuntimeError, match="connection refused"):
+        parse("", "unable to connect: connection refused")
+
+
+@pytest.mark.parametrize(("q", "expected"), [(0.5, 50), (0.99, 99), (1.0, 100), (0.001, 1)])
+def test_quantile_is_the_value_at_its_rank(q: float, expected: int) -> None:
+    assert quantile(range(1, 101), q) == expected
+
+
+def test_quantile_of_nothing_is_zero() -> None:
+    assert quantile([], 0.5) == 0
+
+
+@pytest.mark.parametrize("text", ["", "0", "1,x", "-3", "1,,2"])
+def test_connections_that_are_no_numbers_are_refused(text: str) -> None:
+    with pytest.raises(typer.BadParameter):
+        counts(text)
+
+
+def test_scenarios_run_in_their_own_order() -> None:
+    assert chosen([NAMES[1], NAMES[0]]) == list(NAMES[:2])
+    assert chosen([]) == list(NAMES)
+
+
+def test_unknown_scenario_is_refused() -> None:
+    with pytest.raises(typer.BadParameter, match="direct"):
+        chosen(["nonsense"])
+
+
+def test_cpu_of_a_process_grows_while_it_works() -> None:
+    before = processes.cpu_seconds([os.getpid()])
+    while processes.cpu_seconds([os.getpid()]) < before + 0.05:
+        sum(range(10_000))
+    assert processes.cpu_seconds([0]) == 0
+
+
+def test_ratio_is_to_the_first_scenario_at_the_same_connections() -> None:
+    rows = [
+        Row(name=name, connections=n, body_bytes=2048, rps=rps, p50_ms=1, p99_ms=2, cpu_us={"envoy": 10})
+        for name, n, rps in [("direct", 1, 1000), ("direct", 16, 4000), ("other", 1, 500), ("other", 16, 1000)]
+    ]
+    console = Console(width=200)
+    with console.capture() as captured:
+        console.print(*report.tables(rows, "load by nobody"))
+    lines = captured.get().splitlines()
+    assert any(line.split()[:4] == ["other", "1", "500", "0.50"] for line in lines)
+    assert any(line.split()[:4] == ["other", "16", "1,000", "0.25"] for line in lines)
+
+
+def test_rows_are_written_as_json(tmp_path: Path) -> None:
+    row = Row(name="a", connections=1, body_bytes=2048, rps=1, p50_ms=2, p99_ms=3, cpu_us={"envoy": 4})
+    report.write(tmp_path / "out" / "latest.json", [row], {"load": "wrk"})
+    (written,) = json.loads((tmp_path / "out" / "latest.json").read_text())["rows"]
+    wanted = {"name": "a", "connections": 1, "body_bytes": 2048, "rps": 1, "p50_ms": 2, "p99_ms": 3}
+    assert written.items() >= wanted.items()
+    assert written["cpu_us"] == {"envoy": 4}
+
+
+@pytest.mark.envoy
+def test_fast_engines_answer_chats_and_look_idle_to_an_agent(tmp_path: Path) -> None:
+    body = tmp_path / "body.json"
+    body.write_bytes(chat_body(2048))
+    with upstream(tmp_path) as engines, PlainEnvoy().target(engines, tmp_path) as target:
+        for port in engines.ports:
+            assert all(answers(f"http://127.0.0.1:{port}{path}") for path in ("/health", "/metrics", "/v1/models"))
+        load = AsyncioClient().run(target.url, body, connections=4, seconds=0.3)
+        assert load.errors == 0
+        assert load.requests > 4
+        assert AsyncioClient().run(target.url.replace(PATH, "/none"), body, 1, 0.1).errors > 0
+        assert isinstance(target, Target)
+
+
+def test_command_line_refuses_an_unknown_scenario() -> None:
+    command = [sys.executable, "-m", "bench", "--only", "nonsense"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 2
+    assert "no scenario is called nonsense" in done.stderr
