@@ -17,7 +17,6 @@ import typer
 import yaml
 from rich.console import Console
 from rich.table import Table
-from xds_server.bootstrap import bootstrap_yaml
 
 from tidegate.cli.up import once as one_request
 from tidegate.cli.up import registry
@@ -27,9 +26,9 @@ from tidegate.cli.up.processes import ProcessTree
 from tidegate.cli.up.readiness import wait_until_served
 from tidegate.domain.errors import TidegateError
 from tidegate.settings.config_file import load
+from xds_server.bootstrap import bootstrap_yaml
 
 START_SECONDS = 60.0
-HEALTH_PATIENCE_SECONDS = 15.0
 
 console = Console(stderr=True, highlight=False, soft_wrap=True)
 
@@ -66,6 +65,8 @@ def up(
     redis_url: Annotated[
         str | None, typer.Option(envvar="TIDEGATE_REDIS_URL", help="use this running Redis; start none")
     ] = None,
+    patience: Annotated[float, typer.Option(min=0, help="seconds to wait for replicas that are not ready yet")] = 20.0,
+    restart: Annotated[bool, typer.Option("--restart/--no-restart", help="start again what dies")] = True,
     keep_logs: Annotated[Path | None, typer.Option(help="folder for the children's logs and files, kept")] = None,
     log_level: Annotated[str, typer.Option(help="level of the services' logs")] = "info",
 ) -> None:
@@ -81,11 +82,15 @@ def up(
     )
     folder = keep_logs or Path(tempfile.mkdtemp(prefix="tidegate-up-"))
     folder.mkdir(parents=True, exist_ok=True)
+    ports = Ports(say)
     try:
-        plan = make_plan(read_document(config), folder, Ports(say), options, local=config is None)
-        cluster = LocalCluster(plan, source=config, ready_file=ready_file, once=once)
+        plan = make_plan(read_document(config), folder, ports, options, local=config is None)
+        cluster = LocalCluster(
+            plan, source=config, ready_file=ready_file, once=once, patience_seconds=patience, restart=restart
+        )
         code = asyncio.run(cluster.run())
     finally:
+        ports.release()
         if keep_logs is None:
             shutil.rmtree(folder, ignore_errors=True)
     raise typer.Exit(code)
@@ -94,8 +99,18 @@ def up(
 class LocalCluster:
     """One run of `tidegate up`."""
 
-    def __init__(self, plan: Plan, *, source: Path | None, ready_file: Path | None, once: bool) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        *,
+        source: Path | None,
+        ready_file: Path | None,
+        once: bool,
+        patience_seconds: float,
+        restart: bool,
+    ) -> None:
         self.plan, self.source, self.ready_file, self.once = plan, source, ready_file, once
+        self.patience_seconds, self.restart = patience_seconds, restart
 
     async def run(self) -> int:
         """Run until stopped; the exit code."""
@@ -105,7 +120,7 @@ class LocalCluster:
             loop.add_signal_handler(signum, stopped.set)
         write_files(self.plan, bootstrap_yaml(self.plan.xds, self.plan.envoy_admin))
         specs = processes(self.plan)
-        tree = ProcessTree(say)
+        tree = ProcessTree(say, restart=self.restart)
         try:
             for spec in specs:
                 tree.start(spec)
@@ -120,7 +135,8 @@ class LocalCluster:
         serving = asyncio.create_task(self._serve(tree))
         stopping = asyncio.create_task(stopped.wait())
         try:
-            await asyncio.wait({serving, stopping, tree.failed}, return_when=asyncio.FIRST_COMPLETED)
+            waited: set[asyncio.Future[Any]] = {serving, stopping, tree.failed}
+            await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
             if tree.failed.done():
                 tree.failed.result()
             return serving.result() if serving.done() else 0
@@ -134,7 +150,7 @@ class LocalCluster:
         gateway = self.plan.ready({})["gateway"]
         await self._wait(gateway)
         if self.once:
-            outcomes = await one_request.ask_each(gateway, self.plan.document["clusters"])
+            outcomes = await one_request.ask_each(gateway, self.plan.document["clusters"], self.patience_seconds)
             Console().print(one_request.table(outcomes))
             return 0 if outcomes and all(o.ok for o in outcomes) else 1
         ready = self.plan.ready(tree.pids())
@@ -150,7 +166,7 @@ class LocalCluster:
         with console.status("starting Redis, engines, services and Envoy …"):
             try:
                 healthy = await wait_until_served(
-                    gateway, deadline_seconds=START_SECONDS, patience_seconds=HEALTH_PATIENCE_SECONDS
+                    gateway, deadline_seconds=START_SECONDS, patience_seconds=self.patience_seconds
                 )
             except TimeoutError:
                 logs = self.plan.folder

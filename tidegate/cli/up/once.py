@@ -13,8 +13,6 @@ from rich.table import Table
 
 from tidegate.domain.wire import CLUSTER_HEADER, ENDPOINT_HEADER, REASON_HEADER
 
-SECONDS_FOR_FIRST_ANSWER = 20.0
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
@@ -64,27 +62,29 @@ async def ask(session: aiohttp.ClientSession, gateway: str, cluster: Mapping[str
     return Outcome(**place, status=response.status, replica=replica, milliseconds=taken, why=why)
 
 
-async def ask_until_answered(session: aiohttp.ClientSession, gateway: str, cluster: Mapping[str, Any]) -> Outcome:
-    """Ask again while the cluster has no ready replica yet, up to SECONDS_FOR_FIRST_ANSWER."""
-    end = time.monotonic() + SECONDS_FOR_FIRST_ANSWER
+async def ask_until_answered(
+    session: aiohttp.ClientSession, gateway: str, cluster: Mapping[str, Any], patience_seconds: float
+) -> Outcome:
+    """Ask again while the cluster has no ready replica yet."""
+    end = time.monotonic() + patience_seconds
     while not (outcome := await ask(session, gateway, cluster)).ok and time.monotonic() < end:
         await asyncio.sleep(0.1)
     return outcome
 
 
-async def ask_each(gateway: str, clusters: list[dict[str, Any]]) -> list[Outcome]:
+async def ask_each(gateway: str, clusters: list[dict[str, Any]], patience_seconds: float) -> list[Outcome]:
     """One request to each cluster that has a model of its own, in file order."""
     async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=60)) as session:
-        asks = [ask_until_answered(session, gateway, c) for c in clusters if c.get("models")]
+        asks = [ask_until_answered(session, gateway, c, patience_seconds) for c in clusters if c.get("models")]
         return list(await asyncio.gather(*asks))
 
 
 def table(outcomes: list[Outcome]) -> Table:
     """The outcomes as people read them."""
     view = Table(title="One request to each cluster, through Envoy")
-    for column in ("cluster", "model", "path", "status", "replica", "ms", "result"):
+    for column in ("cluster", "path", "status", "replica", "ms", "result"):
         view.add_column(column, justify="right" if column in {"status", "ms"} else "left", overflow="fold")
     for o in outcomes:
         result = "[green]answered[/]" if o.ok else f"[red]{o.why}[/]"
-        view.add_row(o.cluster, o.model, o.path, str(o.status or "-"), o.replica, f"{o.milliseconds:.1f}", result)
+        view.add_row(o.cluster, o.path, str(o.status or "-"), o.replica, f"{o.milliseconds:.1f}", result)
     return view

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import fcntl
 import socket
 from collections.abc import Callable
+from typing import IO
+
+from tidegate.cli.up.registry import folder
 
 LOOPBACK = "127.0.0.1"
 
 
 def is_free(host: str, port: int) -> bool:
     """Whether `host:port` can be bound at this moment."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    with socket.socket(family) as sock:
+    with socket.socket(_family(host)) as sock:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             sock.bind((host, port))
@@ -20,17 +23,24 @@ def is_free(host: str, port: int) -> bool:
     return True
 
 
+def _family(host: str) -> socket.AddressFamily:
+    return socket.AF_INET6 if ":" in host else socket.AF_INET
+
+
 class Ports:
-    """Hands out ports, none twice. `say` is told of each busy one that was replaced."""
+    """Hands out ports, none twice, also to several `tidegate up` that start at once.
+
+    A lock on a file a port is held until this process ends, since the child that binds the port starts later.
+    `say` is told of each busy port that was replaced.
+    """
 
     def __init__(self, say: Callable[[str], None]) -> None:
         self._say = say
-        self._taken: set[int] = set()
+        self._locks: dict[int, IO[bytes]] = {}
 
     def want(self, what: str, host: str, port: int) -> int:
-        """`port`, or any free one when it is 0, taken or busy (which is said)."""
-        if port and port not in self._taken and is_free(host, port):
-            self._taken.add(port)
+        """`port`, or any free one when it is 0 or busy (which is said)."""
+        if port and is_free(host, port) and self._lock(port):
             return port
         free = self.any(host)
         if port:
@@ -38,11 +48,29 @@ class Ports:
         return free
 
     def any(self, host: str = LOOPBACK) -> int:
-        """A free port that was not handed out before."""
+        """A free port that nobody was given before."""
         while True:
-            with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as sock:
+            with socket.socket(_family(host)) as sock:
                 sock.bind((host, 0))
                 port = int(sock.getsockname()[1])
-            if port not in self._taken:
-                self._taken.add(port)
+            if self._lock(port):
                 return port
+
+    def _lock(self, port: int) -> bool:
+        if port in self._locks:
+            return False
+        handle = (folder() / f"port-{port}").open("wb")
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            handle.close()
+            return False
+        self._locks[port] = handle
+        return True
+
+    def release(self) -> None:
+        """Let go of every port."""
+        for port, handle in self._locks.items():
+            (folder() / f"port-{port}").unlink(missing_ok=True)
+            handle.close()
+        self._locks.clear()

@@ -42,10 +42,10 @@ def _die_with_parent() -> None:
 
 
 class Child:
-    """Keeps one process alive until it is stopped."""
+    """Keeps one process alive until it is stopped; without `restart`, only says when it ended."""
 
-    def __init__(self, spec: ProcessSpec, say: Callable[[str], None]) -> None:
-        self.spec, self._say = spec, say
+    def __init__(self, spec: ProcessSpec, say: Callable[[str], None], *, restart: bool) -> None:
+        self.spec, self._say, self._restart = spec, say, restart
         self.process: asyncio.subprocess.Process | None = None
         self.restarts = 0
         self._stopping = False
@@ -69,6 +69,9 @@ class Child:
             early = early + 1 if lived < 2.0 else 0
             if early >= EARLY_DEATHS:
                 raise ChildKeepsDying(f"{self.spec.name} died {early} times at its start:\n{self._log_tail()}")
+            if not self._restart:
+                self._say(f"{self.spec.name} ended ({_how(code)}) and stays so")
+                return
             if lived > 10.0:
                 delays = backoff_seconds(0.1, 2.0, 1.0)
             self.restarts += 1
@@ -119,15 +122,15 @@ def _how(code: int) -> str:
 class ProcessTree:
     """All children of one `tidegate up`."""
 
-    def __init__(self, say: Callable[[str], None]) -> None:
-        self._say = say
+    def __init__(self, say: Callable[[str], None], *, restart: bool) -> None:
+        self._say, self._restart = say, restart
         self.children: dict[str, Child] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def start(self, spec: ProcessSpec) -> None:
         """Start a child and keep it alive."""
-        child = Child(spec, self._say)
+        child = Child(spec, self._say, restart=self._restart)
         self.children[spec.name] = child
         task = asyncio.create_task(child.keep_alive(), name=spec.name)
         task.add_done_callback(self._on_done)

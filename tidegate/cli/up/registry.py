@@ -11,16 +11,17 @@ from pathlib import Path
 from typing import Any
 
 
-def _folder() -> Path:
+def folder() -> Path:
+    """The folder of this user's running clusters, made if need be."""
     base = os.environ.get("XDG_RUNTIME_DIR") or tempfile.gettempdir()
-    return Path(base) / f"tidegate-{os.getuid()}"
+    path = Path(base) / f"tidegate-{os.getuid()}"
+    path.mkdir(mode=0o700, exist_ok=True)
+    return path
 
 
 def announce(ready: Mapping[str, Any], source: Path | None) -> Path:
     """Note a running cluster and the file it was started from. Returns the note, for `withdraw`."""
-    folder = _folder()
-    folder.mkdir(mode=0o700, exist_ok=True)
-    note = folder / f"{os.getpid()}.json"
+    note = folder() / f"{os.getpid()}.json"
     note.touch(mode=0o600)
     note.write_text(json.dumps({**ready, "source": str(source.resolve()) if source else None}))
     return note
@@ -34,7 +35,7 @@ def withdraw(note: Path) -> None:
 def running(source: Path | None = None) -> dict[str, Any] | None:
     """The newest running cluster, or the newest that was started from `source`; None when there is none."""
     found: list[tuple[float, dict[str, Any]]] = []
-    for note in _folder().glob("*.json") if _folder().is_dir() else []:
+    for note in folder().glob("*.json"):
         with contextlib.suppress(OSError, ValueError):
             if note.stat().st_uid != os.getuid():
                 continue

@@ -1,0 +1,165 @@
+"""`tidegate up` as tests run it: a process of its own, found by its ready file, ended with the test."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Self
+from urllib.parse import urlsplit
+
+import httpx
+
+from tests.conftest import wait_until
+from tidegate.cli.binaries import redis_cli_binary
+from tidegate.cli.connection import find_target
+from tidegate.cli.report import gather
+from tidegate.runtime import now_ms
+
+
+@dataclass
+class Up:
+    """One running `tidegate up`. `ready` is the content of its ready file."""
+
+    process: subprocess.Popen[bytes]
+    ready_file: Path
+    output: Path
+
+    @property
+    def ready(self) -> dict[str, Any]:
+        return json.loads(self.ready_file.read_text())
+
+    @property
+    def gateway(self) -> str:
+        return self.ready["gateway"]
+
+    def pid(self, name: str) -> int | None:
+        return self.ready["pids"].get(name)
+
+    def kill(self, name: str) -> int:
+        """kill -9 one child; its process id."""
+        pid = self.pid(name)
+        assert pid is not None
+        os.kill(pid, signal.SIGKILL)
+        return pid
+
+    def redis(self, *arguments: str) -> str:
+        """What plain redis-cli prints, asked of the cluster's Redis."""
+        port = str(urlsplit(self.ready["redis"]).port)
+        command = [redis_cli_binary(), "-p", port, *arguments]
+        return subprocess.run(command, capture_output=True, text=True, timeout=20, check=False).stdout.strip()
+
+    def report(self) -> dict[str, Any]:
+        """What `status` reports, without the start of a process."""
+        target = find_target(Path(self.ready["config"]), self.ready["redis"], None)
+        return target.ask(lambda store: gather(store, target.topology, now_ms()))
+
+    def status(self) -> dict[str, Any]:
+        """`tidegate status --json`, of this cluster."""
+        done = tidegate("status", "--json", "--redis-url", self.ready["redis"], "--config", self.ready["config"])
+        return json.loads(done.stdout)
+
+    def text(self) -> str:
+        return self.output.read_text(errors="replace")
+
+
+def tidegate(*arguments: str, env: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    """Run the command line to its end."""
+    command = [sys.executable, "-m", "tidegate.cli.main", *arguments]
+    environment = {**os.environ, "COLUMNS": "200", **(env or {})}
+    return subprocess.run(command, capture_output=True, text=True, timeout=90, check=False, env=environment)
+
+
+def start_up(folder: Path, *arguments: str, config: Mapping[str, Any] | None = None) -> Up:
+    """Start `tidegate up` and wait for its ready file."""
+    ready_file, output = folder / "ready.json", folder / "up.log"
+    command = [sys.executable, "-m", "tidegate.cli.main", "up", "--ready-file", str(ready_file)]
+    command += ["--envoy-admin", "127.0.0.1:0", "--keep-logs", str(folder / "logs"), *arguments]
+    if config is not None:
+        path = folder / "tidegate.yaml"
+        path.write_text(json.dumps(config))
+        command += ["--config", str(path)]
+    with output.open("wb") as log:
+        process = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
+    cluster = Up(process, ready_file, output)
+
+    def there() -> bool:
+        assert process.poll() is None, output.read_text()
+        return ready_file.exists()
+
+    try:
+        wait_until(there, deadline_seconds=60, what="the ready file")
+    except AssertionError:
+        stop_up(cluster)
+        raise
+    return cluster
+
+
+def stop_up(cluster: Up) -> None:
+    """SIGTERM and wait; a cluster that does not end is a failure, and is killed."""
+    if cluster.process.poll() is None:
+        cluster.process.terminate()
+    try:
+        cluster.process.wait(timeout=20)
+    except subprocess.TimeoutExpired:
+        cluster.process.kill()
+        cluster.process.wait()
+        raise
+
+
+def chat(model: str, **more: Any) -> dict[str, Any]:
+    """A small chat body."""
+    return {"model": model, "messages": [{"role": "user", "content": "hello"}], "max_tokens": 2, **more}
+
+
+@dataclass
+class Load:
+    """Constant load from a few threads until the block ends: answers counted by status, failures by kind."""
+
+    gateway: str
+    body: Mapping[str, Any]
+    path: str = "/v1/chat/completions"
+    threads: int = 4
+    statuses: Counter[str] = field(default_factory=Counter)
+    log: list[tuple[float, str]] = field(default_factory=list)
+
+    def __enter__(self) -> Self:
+        self._end = threading.Event()
+        self._workers = [threading.Thread(target=self._run) for _ in range(self.threads)]
+        for worker in self._workers:
+            worker.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._end.set()
+        for worker in self._workers:
+            worker.join()
+
+    def _run(self) -> None:
+        with httpx.Client(timeout=20) as client:
+            while not self._end.is_set():
+                try:
+                    answer = client.post(self.gateway + self.path, json=self.body)
+                    outcome = str(answer.status_code)
+                except httpx.HTTPError as exc:
+                    outcome = type(exc).__name__
+                self.statuses[outcome] += 1
+                self.log.append((time.monotonic(), outcome))
+                if outcome != "200":
+                    self._end.wait(0.02)
+
+    def good_since(self, moment: float) -> int:
+        """Answers with 200 that came after `moment` (time.monotonic)."""
+        return sum(1 for at, outcome in list(self.log) if at > moment and outcome == "200")
+
+    def bad_since(self, moment: float) -> list[str]:
+        """Everything but 200 that came after `moment`."""
+        return [outcome for at, outcome in list(self.log) if at > moment and outcome != "200"]

@@ -1,0 +1,43 @@
+"""Local clusters for tests: one shared by tests that harm nothing, or one of a test's own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.up.cluster import Up, start_up, stop_up
+from tests.up.engines import Engines
+
+
+@pytest.fixture(scope="package")
+def local_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
+    """`tidegate up` as it comes, engines fifty times as fast. Tests leave it as they found it."""
+    cluster = start_up(tmp_path_factory.mktemp("up"), "--time-scale", "50")
+    yield cluster
+    stop_up(cluster)
+
+
+@pytest.fixture
+def own_cluster(tmp_path: Path) -> Iterator[Callable[..., Up]]:
+    """`own_cluster(*flags, config=…)` starts a cluster of this test alone."""
+    started: list[Up] = []
+
+    def start(*flags: str, config: dict[str, Any] | None = None) -> Up:
+        folder = tmp_path / str(len(started))
+        folder.mkdir()
+        started.append(start_up(folder, *flags, config=config))
+        return started[-1]
+
+    yield start
+    for cluster in started:
+        stop_up(cluster)
+
+
+@pytest.fixture
+def engines() -> Iterator[Engines]:
+    started = Engines()
+    yield started
+    started.stop()

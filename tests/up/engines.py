@@ -1,0 +1,34 @@
+"""Simulated engines that belong to a test, not to the `tidegate up` under test."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+from tests.conftest import accepts, wait_until
+
+
+class Engines:
+    """Processes by address."""
+
+    def __init__(self) -> None:
+        self.processes: dict[str, subprocess.Popen[bytes]] = {}
+
+    def start(self, address: str, *flags: str) -> None:
+        """Start one and wait until it listens."""
+        host, _, port = address.rpartition(":")
+        command = [sys.executable, "-m", "tidegate.cli.main", "engine-sim", "--host", host, "--port", port, *flags]
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        self.processes[address] = process
+        wait_until(lambda: accepts(int(port)), deadline_seconds=30, what=f"engine {address} listening")
+
+    def kill(self, address: str) -> None:
+        """kill -9."""
+        process = self.processes.pop(address)
+        process.kill()
+        process.wait()
+
+    def stop(self) -> None:
+        """End all."""
+        for address in list(self.processes):
+            self.kill(address)

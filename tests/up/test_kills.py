@@ -1,0 +1,102 @@
+"""kill -9 of any one part under constant load: `tidegate up` replaces it, and traffic is harmed as little as can be."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tests.conftest import wait_until
+from tests.up.cluster import Load, Up, chat, start_up, stop_up
+
+SERVICE_KEYS = {"agent": "agent", "xds": "xds", "ext_proc": "ext_proc"}
+RECOVERY_SECONDS = 15.0
+
+
+def absent(up: Up, service: str) -> bool:
+    return not up.report()["services"][service]
+
+
+def recovered(up: Up, name: str, old_pid: int) -> Callable[[], bool]:
+    return lambda: up.pid(name) not in {None, old_pid}
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
+    up = start_up(tmp_path_factory.mktemp("kills"), "--time-scale", "50")
+    yield up
+    stop_up(up)
+
+
+@pytest.mark.envoy
+@pytest.mark.parametrize("name", ["agent", "xds", "redis"])
+def test_a_killed_control_part_comes_back_and_no_request_notices(cluster: Up, name: str) -> None:
+    with Load(cluster.gateway, chat("phi-3")) as load:
+        wait_until(lambda: load.statuses["200"] > 20, what="load running")
+        old = cluster.kill(name)
+        wait_until(recovered(cluster, name, old), deadline_seconds=RECOVERY_SECONDS, what=f"{name} replaced")
+        wait_until(lambda: serving_whole(cluster), deadline_seconds=RECOVERY_SECONDS, what="every part present")
+        moment = time.monotonic()
+        wait_until(lambda: load.good_since(moment) > 20, what="load going on")
+    assert set(load.statuses) == {"200"}
+
+
+@pytest.mark.envoy
+def test_a_killed_ext_proc_comes_back(cluster: Up) -> None:
+    with Load(cluster.gateway, chat("phi-3")) as load:
+        wait_until(lambda: load.statuses["200"] > 20, what="load running")
+        old = cluster.kill("ext_proc")
+        wait_until(recovered(cluster, "ext_proc", old), deadline_seconds=RECOVERY_SECONDS, what="ext_proc replaced")
+        moment = time.monotonic()
+        wait_until(lambda: load.good_since(moment) > 20, deadline_seconds=RECOVERY_SECONDS, what="requests served")
+        moment = time.monotonic()
+        wait_until(lambda: load.good_since(moment) > 50, what="load going on")
+        assert load.bad_since(moment) == []
+    assert set(load.statuses) <= {"200", "503"}
+
+
+@pytest.mark.envoy
+def test_a_killed_engine_costs_no_more_than_what_it_was_running(cluster: Up) -> None:
+    with Load(cluster.gateway, chat("phi-3"), threads=6) as load:
+        wait_until(lambda: load.statuses["200"] > 20, what="load running")
+        old = cluster.kill("engine-phi-3-1")
+        wait_until(recovered(cluster, "engine-phi-3-1", old), deadline_seconds=RECOVERY_SECONDS, what="it replaced")
+        wait_until(lambda: serving_whole(cluster), deadline_seconds=RECOVERY_SECONDS, what="every replica ready")
+    failed = sum(count for status, count in load.statuses.items() if status != "200")
+    assert failed <= load.threads
+
+
+def serving_whole(up: Up) -> bool:
+    status = up.report()
+    replicas = [e for c in status["clusters"] for e in c["endpoints"]]
+    return (
+        status["redis"]["reachable"]
+        and all(status["services"][name] for name in ("agent", "controller", "xds", "ext_proc"))
+        and len(replicas) == 6
+        and all(e["status"] in {"ready", "idle"} for e in replicas)
+        and bool(status["envoys"])
+    )
+
+
+@pytest.mark.envoy
+def test_each_absent_part_shows_in_status(own_cluster: Callable[..., Up]) -> None:
+    up = own_cluster("--no-restart", "--time-scale", "50")
+    wait_until(lambda: serving_whole(up), what="everything present")
+    up.kill("engine-sdxl-1")
+    gone = next(e["address"] for e in up.ready["engines"] if e["name"] == "engine-sdxl-1")
+    wait_until(lambda: _status_of(up, gone) == "unreachable", what="the dead engine being unreachable")
+    for name in ("agent", "ext_proc", "xds"):
+        up.kill(name)
+        wait_until(lambda name=name: absent(up, name), what=f"{name} being absent")
+    assert absent(up, "controller")
+    said = up.status()
+    assert said["envoys"] == []
+    assert said["services"] == {"agent": [], "controller": [], "xds": [], "ext_proc": []}
+    up.kill("redis")
+    wait_until(lambda: not up.report()["redis"]["reachable"], what="Redis being unreachable")
+    assert up.status()["redis"]["error"]
+
+
+def _status_of(up: Up, address: str) -> str:
+    return next(e["status"] for c in up.report()["clusters"] for e in c["endpoints"] if e["address"] == address)

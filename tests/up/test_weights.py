@@ -1,0 +1,106 @@
+"""Operators' keys, typed with plain redis-cli, reach Envoy."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import httpx
+import pytest
+
+from tests.conftest import take_free_port, wait_until
+from tests.up.cluster import Up, chat, tidegate
+from tests.up.engines import Engines
+
+CLUSTER = "pair"
+
+
+@dataclass
+class Pair:
+    """A `weighted` cluster of two replicas behind the gateway."""
+
+    up: Up
+    one: str
+    two: str
+
+    def shares(self, requests: int) -> Counter[str]:
+        """Which replica answered each of so many requests."""
+        with httpx.Client(timeout=20) as client:
+            answers = [client.post(f"{self.up.gateway}/v1/chat/completions", json=chat("m")) for _ in range(requests)]
+        assert {a.status_code for a in answers} == {200}
+        return Counter(a.headers["x-sim-engine"] for a in answers)
+
+    def pins(self) -> dict[str, bool]:
+        return {e["address"]: e["pinned"] for e in self.up.report()["clusters"][0]["endpoints"]}
+
+    def effective(self, address: str) -> str:
+        return self.up.redis("HGET", f"tidegate:effective:{CLUSTER}", address)
+
+
+@pytest.fixture
+def pair(own_cluster: Callable[..., Up], engines: Engines) -> Pair:
+    one, two = (f"127.0.0.1:{take_free_port()}" for _ in range(2))
+    for address in (one, two):
+        engines.start(address, "--model", "m", "--time-scale", "100")
+    config = {
+        "gateway": {"listen": "127.0.0.1:0"},
+        "clusters": [
+            {"name": CLUSTER, "models": ["m"], "lb": "weighted", "endpoints": [{"address": one}, {"address": two}]}
+        ],
+    }
+    up = own_cluster(config=config)
+    pair = Pair(up, one, two)
+    wait_until(lambda: len(pair.shares(4)) == 2, what="both replicas serving")
+    return pair
+
+
+@pytest.mark.envoy
+def test_pinned_weights_give_their_shares_and_deleting_them_gives_automatic_ones(pair: Pair) -> None:
+    set_at = time.monotonic()
+    pair.up.redis("HSET", f"tidegate:weight:{CLUSTER}", pair.one, "100", pair.two, "900")
+    wait_until(lambda: pair.effective(pair.one) == "100", what="the weight being in force")
+    taken = time.monotonic() - set_at
+    assert taken < 5, f"{taken:.2f} s from the key to the decision"
+    wait_until(lambda: 10 <= pair.shares(200)[pair.one] <= 30, what="traffic following the weights")
+    share = pair.shares(1000)[pair.one] / 1000
+    assert 0.07 <= share <= 0.13
+    assert all(pair.pins().values())
+
+    pair.up.redis("HSET", f"tidegate:weight:{CLUSTER}", pair.one, "0")
+    wait_until(lambda: pair.shares(20)[pair.one] == 0, what="0 stopping traffic")
+    assert pair.shares(100)[pair.one] == 0
+
+    pair.up.redis("HDEL", f"tidegate:weight:{CLUSTER}", pair.one, pair.two)
+    wait_until(lambda: not any(pair.pins().values()), what="the pins being gone")
+    wait_until(lambda: 40 <= pair.shares(100)[pair.one] <= 60, what="equal automatic weights")
+
+
+@pytest.mark.envoy
+def test_a_banana_changes_nothing_and_is_explained(pair: Pair) -> None:
+    pair.up.redis("HSET", f"tidegate:weight:{CLUSTER}", pair.one, "250")
+    wait_until(lambda: pair.effective(pair.one) == "250", what="the weight being in force")
+    pair.up.redis("HSET", f"tidegate:weight:{CLUSTER}", pair.one, "banana")
+    wait_until(lambda: "banana" in pair.up.redis("HGETALL", "tidegate:rejected"), what="the rejection")
+    assert pair.effective(pair.one) == "250"
+    assert any("banana" in why for why in pair.up.status()["rejected"].values())
+    pair.up.redis("HDEL", f"tidegate:weight:{CLUSTER}", pair.one)
+    wait_until(lambda: not pair.up.report()["rejected"], what="the rejection being withdrawn")
+
+
+@pytest.mark.envoy
+def test_the_command_line_writes_the_same_keys(pair: Pair) -> None:
+    where = ("--redis-url", pair.up.ready["redis"], "--config", pair.up.ready["config"])
+    assert tidegate("weight", "set", CLUSTER, pair.one, "7", *where).returncode == 0
+    assert pair.up.redis("HGET", f"tidegate:weight:{CLUSTER}", pair.one) == "7"
+    unknown = tidegate("weight", "set", CLUSTER, "127.0.0.1:1", "7", *where)
+    assert unknown.returncode == 2
+    assert pair.one in unknown.stderr
+    assert tidegate("weight", "set", CLUSTER, pair.one, "1001", *where).returncode == 2
+    assert tidegate("weight", "clear", CLUSTER, *where).returncode == 0
+    assert pair.up.redis("HLEN", f"tidegate:weight:{CLUSTER}") == "0"
+    assert tidegate("drain", CLUSTER, pair.two, "--reason", "kernel update", *where).returncode == 0
+    wait_until(lambda: pair.shares(10)[pair.two] == 0, what="the drained replica getting nothing")
+    assert tidegate("undrain", CLUSTER, pair.two, *where).returncode == 0
+    wait_until(lambda: pair.shares(10)[pair.two] > 0, what="the undrained replica serving")
