@@ -26,6 +26,7 @@ from tidegate.domain.errors import ConfigError
 from tidegate.settings.services import EngineSimSettings
 
 _SHUTDOWN_SECONDS = 1.0
+_KV_BLOCKS = 4096
 
 
 class EngineHandle:
@@ -43,7 +44,7 @@ class EngineHandle:
 async def start(settings: EngineSimSettings, registry: CollectorRegistry | None = None) -> EngineHandle:
     """Serve in this event loop. `registry` (its own by default) gets the engine's families.
 
-    Raises ConfigError when the settings make no engine, OSError when the port is taken.
+    Raises ConfigError when the settings make no engine or the port is taken.
     """
     registry = registry or CollectorRegistry()
     routes, driver, length = _model(settings, registry)
@@ -63,9 +64,9 @@ async def start(settings: EngineSimSettings, registry: CollectorRegistry | None 
     await runner.setup()
     try:
         await web.TCPSite(runner, settings.host, settings.port, backlog=1024).start()
-    except OSError:
+    except OSError as exc:
         await runner.cleanup()
-        raise
+        raise ConfigError([f"engine-sim cannot listen on {settings.host}:{settings.port}: {exc}"]) from exc
     host, port = runner.addresses[0][:2]
     identity[0] = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     return EngineHandle(identity[0], runner, driver)
@@ -117,8 +118,9 @@ def _check(settings: EngineSimSettings) -> None:
 
 
 def _engine_params(settings: EngineSimSettings) -> EngineParams:
+    one_sequence = 1 - (-settings.max_model_len // max(1, settings.block_size))  # and the null block
     return EngineParams(
-        kv_blocks=settings.kv_blocks,
+        kv_blocks=max(_KV_BLOCKS, one_sequence) if settings.kv_blocks is None else settings.kv_blocks,
         block_size=settings.block_size,
         max_num_seqs=settings.max_num_seqs,
         max_num_batched_tokens=settings.max_num_batched_tokens,

@@ -92,6 +92,26 @@ def test_step_time_grows_with_prefill_sequences_and_context() -> None:
     assert pytest.approx(0.012 + 1.0 + 256 * 60e-6 + 1e6 * 22e-9) == cost.seconds(14_000, 256, 1_000_000)
 
 
+def test_a_block_is_taken_for_the_step_that_needs_it() -> None:
+    engine = engine_of()
+    engine.submit(Request(8, (Output(20),)), 0.0)
+    held = []
+    for second in range(6):  # the step that begins at second 1 computes the ninth token
+        engine.advance(float(second))
+        held.append(100 - engine.pool.free)
+    assert held == [2, 3, 3, 3, 3, 4]
+
+
+def test_context_is_paid_for_while_it_is_held() -> None:
+    engine = engine_of(cost=StepCost(1.0, float("inf"), 0.0, 0.1))
+    seconds = []
+    for _ in range(2):
+        begun = engine.now
+        engine.submit(Request(10, (Output(3),)), begun)
+        seconds.append(drain(engine)[-1].at - begun)
+    assert seconds == [pytest.approx(1.0 + 2.0 + 2.1)] * 2
+
+
 def test_half_the_speed_takes_twice_the_time() -> None:
     ends = []
     for speed in (1.0, 0.5):

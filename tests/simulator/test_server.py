@@ -161,6 +161,18 @@ async def test_streams_end_with_done(start_engine: Start) -> None:
     assert answer.text.endswith("data: [DONE]\n\n")
 
 
+async def test_a_cache_of_no_given_size_holds_the_longest_sequence(start_engine: Start) -> None:
+    engine = await start_engine(max_model_len=131_072)
+    assert await engine.metric("vllm:cache_config_info", num_gpu_blocks="8193") == 1
+
+
+async def test_a_port_in_use_is_said_in_a_sentence(start_engine: Start) -> None:
+    engine = await start_engine()
+    port = int(engine.address.rpartition(":")[2])
+    with pytest.raises(ConfigError, match=f"cannot listen on 127.0.0.1:{port}"):
+        await start(EngineSimSettings(port=port))
+
+
 @pytest.mark.parametrize(
     "settings",
     [{"kind": "audio"}, {"fault": "die"}, {"kv_blocks": 10}, {"model": []}, {"time_scale": 0.0}],

@@ -83,7 +83,9 @@ class EngineSimSettings(ServiceSettings):
     model: list[str] = setting(lambda: ["sim"], "served model names; the first is the one in metrics; repeatable")
     kind: str = setting("llm", "llm or diffusion")
     max_model_len: int = setting(8192, "context length in tokens")
-    kv_blocks: int = setting(4096, "KV cache size in blocks")
+    kv_blocks: int | None = setting(
+        None, "KV cache size in blocks; unset: 4096, or more where one sequence of max_model_len needs them"
+    )
     block_size: int = setting(16, "tokens in a KV block")
     max_num_seqs: int = setting(256, "sequences that run at once")
     max_num_batched_tokens: int = setting(4096, "tokens computed in one step")
