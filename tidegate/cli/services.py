@@ -70,10 +70,7 @@ def _run(main: Callable[[], Coroutine[Any, Any, None]]) -> None:
 
 def register(app: typer.Typer) -> None:
     """Add the service subcommands."""
-    for name, settings, serve in (
-        ("xds", XdsSettings, xds),
-        ("ext-proc", ExtProcSettings, ext_proc),
-        ("agent", AgentSettings, agent),
-        ("engine-sim", EngineSimSettings, engine_sim),
-    ):
-        app.command(name, help=serve.__doc__)(command(settings, serve))
+    app.command("xds", help=xds.__doc__)(command(XdsSettings, xds))
+    app.command("ext-proc", help=ext_proc.__doc__)(command(ExtProcSettings, ext_proc))
+    app.command("agent", help=agent.__doc__)(command(AgentSettings, agent))
+    app.command("engine-sim", help=engine_sim.__doc__)(command(EngineSimSettings, engine_sim))

@@ -79,9 +79,9 @@ class Plan:
         }
 
 
-def make_plan(document: Mapping[str, Any], folder: Path, ports: Ports, options: UpOptions, *, local: bool) -> Plan:
-    """Choose every address. `document` is a checked configuration; `local` adds simulated engines to it."""
-    document = json.loads(json.dumps(document))
+def make_plan(checked: Mapping[str, Any], folder: Path, ports: Ports, options: UpOptions, *, local: bool) -> Plan:
+    """Choose every address. `checked` is a sound configuration; `local` adds simulated engines to it."""
+    document: dict[str, Any] = json.loads(json.dumps(checked))
     gateway = _bind(ports, "the gateway", document.get("gateway", {}).get("listen", f"{LOOPBACK}:{GATEWAY_PORT}"))
     redis_url, own_redis = _redis(ports, document.get("redis", {}).get("url"), options.redis_url)
     plan = Plan(

@@ -58,7 +58,7 @@ class Child:
     async def keep_alive(self) -> None:
         """Start the process and start it again whenever it ends. Raises ChildKeepsDying."""
         delays, early = backoff_seconds(0.1, 2.0, 1.0), 0
-        while not self._stopping:
+        while True:
             started = time.monotonic()
             await self._start()
             assert self.process
