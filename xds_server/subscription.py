@@ -261,8 +261,8 @@ class SotwStream:
         return subscription.push(nonce, version, due, now_ms)
 
     def _resend_assignments_of(self, due: Mapping[str, Resource], sent: Mapping[str, Resource]) -> None:
-        """A cluster that changed warms until it is given its endpoints again."""
+        """A cluster that changed, or that went and came back, warms until it is given its endpoints again."""
         endpoints = self._subscriptions.get(ENDPOINT)
         for name, cluster in due.items():
-            if endpoints is not None and name in sent and sent[name] != cluster:
+            if endpoints is not None and sent.get(name) != cluster:
                 endpoints.sent.pop(name, None)

@@ -374,3 +374,24 @@ def test_a_client_that_names_each_resource_is_served_without_a_wildcard() -> Non
         [response] = client.ask(type_url, [name])
         assert resource_names(response) == [name]
         assert client.ack(response) == []
+
+
+def test_the_assignment_of_a_cluster_that_went_and_came_back_follows_it() -> None:
+    """The names that Envoy asks for in between are stale by then, and its last ones look unchanged."""
+    client = Client(serving({"a": 1, "b": 1}))
+    client.ask(CLUSTER, [])
+    client.publish(serving({"a": 1}))
+    client.ask(ENDPOINT, ["a", "b"])
+    client.publish(serving({}))
+    clusters, endpoints = client.publish(serving({"a": 1, "b": 1}))
+    assert (resource_names(clusters), resource_names(endpoints)) == (["a", "b"], ["a", "b"])
+
+
+def test_a_cluster_that_no_route_of_this_client_names_is_not_kept() -> None:
+    """Without endpoints to give it would never warm, and hold back every listener and route."""
+    client = Client(serving({}))
+    client.ask(CLUSTER, [])
+    client.ask(ROUTE, ["r"])
+    client.publish(serving({"a": 1}))
+    [clusters] = client.publish(serving({}))
+    assert resource_names(clusters) == []
