@@ -65,3 +65,22 @@ async def test_the_answers_of_others_pass_untouched(gateway: Gateway, engines: A
         assert (answer.status_code, answer.json()["engine"]) == (status, "a")
     refused = await gateway.post({"refuse": 429})
     assert (refused.status_code, refused.text) == (429, '{"error": "mine"}')
+
+
+async def test_http_2_without_tls_is_served_and_refused_alike(gateway: Gateway, engines: Any) -> None:
+    [engine] = await engines(1)
+    await gateway.serve(cluster("chat", endpoint(engine, 1)))
+    url = f"http://127.0.0.1:{gateway.port}{CHAT}"
+    async with httpx.AsyncClient(http1=False, http2=True) as client:
+        served = await client.post(url, json={"model": "chat"})
+        empty = await client.post(url)
+    assert (served.http_version, served.json()["engine"]) == ("HTTP/2", "a")
+    assert said(empty) == (400, "invalid-json", "invalid_json")
+
+
+async def test_a_body_of_many_buffers_passes_whole(gateway: Gateway, engines: Any) -> None:
+    [engine] = await engines(1)
+    gateway.settings["max_request_bytes"] = 8 * MIB
+    await gateway.serve(cluster("chat", endpoint(engine, 1)))
+    answer = await gateway.post({"model": "chat", "text": "x" * 5_000_000})
+    assert (answer.status_code, answer.json()["bytes"]) == (200, 5_000_026)
