@@ -17,7 +17,7 @@ from tidegate.store.ports import ClusterDecision, Event, Store
 from tidegate.store.redis import RedisStore
 
 LONG_MS = 600_000
-SHORT_MS = 40
+SHORT_MS = 500
 
 
 @dataclass
@@ -37,7 +37,7 @@ async def world(request: pytest.FixtureRequest) -> AsyncIterator[World]:
         yield World(memory, lambda: now.__setitem__(0, now[0] + SHORT_MS), lambda: len(memory._readers))
         return
     cli = request.getfixturevalue("redis_cli")
-    store = RedisStore(request.getfixturevalue("redis_url"))
+    store = RedisStore(request.getfixturevalue("redis_url"), timeout_seconds=10.0)
     counted = lambda: int(cli("PUBSUB", "NUMSUB", "tidegate:samples").split()[-1])  # noqa: E731
     yield World(store, lambda: None, counted)
     await store.close()

@@ -26,6 +26,7 @@ from tidegate.store.ports import ClusterDecision, Event
 from tidegate.store.redis import RedisStore
 
 LONG_MS = 600_000
+PATIENT_SECONDS = 10.0  # for answers that come at once, but not on a machine that is busy
 DECISION = ClusterDecision("phi-3", {"a:1": 1}, {"a:1": {"why": "x"}})
 
 CALLS: dict[str, Callable[[RedisStore], Any]] = {
@@ -53,7 +54,7 @@ each_call = pytest.mark.parametrize("call", CALLS.values(), ids=CALLS.keys())
 
 @pytest.fixture
 async def store(redis_url: str) -> AsyncIterator[RedisStore]:
-    store = RedisStore(redis_url, quiet_seconds=0.1)
+    store = RedisStore(redis_url, timeout_seconds=PATIENT_SECONDS)
     yield store
     await store.close()
 
@@ -92,12 +93,14 @@ def fake_server(answer: bytes | None) -> Iterator[int]:
         one.close()
 
 
-async def raised_by(url: str, call: Callable[[RedisStore], Any]) -> StoreError:
+async def raised_by(
+    url: str, call: Callable[[RedisStore], Any], *, timeout_seconds: float = PATIENT_SECONDS
+) -> StoreError:
     """What `call` raises on a store at `url`: a StoreError, never one of redis-py's."""
-    store = RedisStore(url, timeout_seconds=0.2, quiet_seconds=0.1)
+    store = RedisStore(url, timeout_seconds=timeout_seconds, quiet_seconds=0.1)
     try:
         with pytest.raises(StoreError) as raised:
-            await asyncio.wait_for(call(store), 10)
+            await asyncio.wait_for(call(store), 30)
     finally:
         await store.close()
     assert not isinstance(raised.value, redis.exceptions.RedisError)
@@ -121,7 +124,7 @@ async def test_no_server_is_unavailable(call: Callable[[RedisStore], Any]) -> No
 @each_call
 async def test_a_server_that_never_answers_is_unavailable_in_time(call: Callable[[RedisStore], Any]) -> None:
     with fake_server(None) as port:
-        error = await raised_by(f"redis://127.0.0.1:{port}/0", call)
+        error = await raised_by(f"redis://127.0.0.1:{port}/0", call, timeout_seconds=0.2)
     assert isinstance(error, StoreUnavailable)
     assert f"Redis at 127.0.0.1:{port} does not answer" in str(error) or "cannot be reached" in str(error)
 
@@ -141,7 +144,7 @@ async def test_a_server_that_never_answers_is_unavailable_in_time(call: Callable
 )
 async def test_an_error_answer_is_unavailable(call: Callable[[RedisStore], Any], answer: bytes) -> None:
     with fake_server(answer) as port:
-        error = await raised_by(f"redis://127.0.0.1:{port}/0", call)
+        error = await raised_by(f"redis://127.0.0.1:{port}/0", call, timeout_seconds=0.2)
     assert isinstance(error, StoreUnavailable)
 
 
@@ -172,7 +175,7 @@ def own_password(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServ
 
 
 async def test_the_right_password_is_accepted(own_password: RedisServer) -> None:
-    store = RedisStore(f"redis://:s3cret@127.0.0.1:{own_password.port}/0")
+    store = RedisStore(f"redis://:s3cret@127.0.0.1:{own_password.port}/0", timeout_seconds=PATIENT_SECONDS)
     await store.ping()
     await store.close()
 
@@ -206,7 +209,7 @@ async def test_a_plain_server_behind_a_tls_url_is_unavailable(redis_server: Redi
 async def test_a_stopped_redis_hangs_nobody_and_is_used_again_when_it_runs_on(own_redis: RedisServer) -> None:
     assert own_redis.process is not None
     store = RedisStore(own_redis.url, timeout_seconds=0.2)
-    await store.ping()
+    await until(lambda: answers(store), what="answering")
     os.kill(own_redis.process.pid, signal.SIGSTOP)
     try:
         with pytest.raises(StoreUnavailable, match="does not answer"):
@@ -226,7 +229,7 @@ async def answers(store: RedisStore) -> bool:
 
 
 async def test_a_restarted_redis_is_used_again(own_redis: RedisServer) -> None:
-    store = RedisStore(own_redis.url)
+    store = RedisStore(own_redis.url, timeout_seconds=PATIENT_SECONDS)
     await store.ping()
     own_redis.stop()
     with pytest.raises(StoreUnavailable):
@@ -239,7 +242,7 @@ async def test_a_restarted_redis_is_used_again(own_redis: RedisServer) -> None:
 
 
 async def test_cancelling_a_call_leaves_the_store_usable(own_redis: RedisServer) -> None:
-    store = RedisStore(own_redis.url)
+    store = RedisStore(own_redis.url, timeout_seconds=PATIENT_SECONDS)
     await store.set_field("weight:phi-3", "a:1", "5")
     for _ in range(20):
         call = asyncio.create_task(store.operator_keys(["phi-3"], []))
@@ -259,7 +262,7 @@ async def subscribed(server: RedisServer) -> None:
 
 
 async def test_ticks_outlive_silence(own_redis: RedisServer) -> None:
-    store = RedisStore(own_redis.url, quiet_seconds=0.05)
+    store = RedisStore(own_redis.url, timeout_seconds=PATIENT_SECONDS, quiet_seconds=0.05)
     reader = asyncio.ensure_future(anext(store.ticks()))
     pings = lambda: own_redis.cli("INFO", "commandstats")  # noqa: E731
     await until(lambda: "cmdstat_ping:calls=3" in pings(), what="three PINGs in silence")
@@ -278,7 +281,7 @@ async def test_ticks_skip_garbage(store: RedisStore, redis_server: RedisServer) 
 
 
 async def test_ticks_end_when_redis_dies(own_redis: RedisServer) -> None:
-    store = RedisStore(own_redis.url, quiet_seconds=0.1)
+    store = RedisStore(own_redis.url, timeout_seconds=PATIENT_SECONDS, quiet_seconds=0.1)
     reader = asyncio.ensure_future(anext(store.ticks()))
     await subscribed(own_redis)
     own_redis.stop()
@@ -289,7 +292,7 @@ async def test_ticks_end_when_redis_dies(own_redis: RedisServer) -> None:
 
 async def test_ticks_end_when_the_connection_is_silently_dead(own_redis: RedisServer) -> None:
     assert own_redis.process is not None
-    store = RedisStore(own_redis.url, timeout_seconds=0.2, quiet_seconds=0.1)
+    store = RedisStore(own_redis.url, timeout_seconds=1.0, quiet_seconds=0.1)
     reader = asyncio.ensure_future(anext(store.ticks()))
     await subscribed(own_redis)
     os.kill(own_redis.process.pid, signal.SIGSTOP)
@@ -368,8 +371,36 @@ async def test_the_keys_are_those_of_the_schema(store: RedisStore, redis_cli: Ca
         assert 0 < int(redis_cli("PTTL", f"tidegate:{key}")) <= LONG_MS
 
 
+@pytest.mark.parametrize("call", ["publish", "forget", "write_decisions", "beat", "leave"])
+async def test_what_belongs_together_is_one_transaction(own_redis: RedisServer, call: str) -> None:
+    store = RedisStore(own_redis.url, timeout_seconds=PATIENT_SECONDS)
+    await CALLS[call](store)
+    assert "cmdstat_exec:calls=1," in own_redis.cli("INFO", "commandstats")
+    await store.close()
+
+
+async def test_operator_keys_are_read_once_each(own_redis: RedisServer) -> None:
+    store = RedisStore(own_redis.url, timeout_seconds=PATIENT_SECONDS)
+    await store.operator_keys(["phi-3", "sdxl"], ["m"])
+    assert "cmdstat_hgetall:calls=8," in own_redis.cli("INFO", "commandstats")
+    await store.close()
+
+
+async def test_who_is_silent_for_an_hour_leaves_the_indexes(redis_url: str, redis_cli: Callable[..., str]) -> None:
+    now = [1_700_000_000_000]
+    store = RedisStore(redis_url, timeout_seconds=PATIENT_SECONDS, clock_ms=lambda: now[0])
+    await store.beat("xds", "old", {}, ttl_ms=LONG_MS)
+    await store.publish(tick(node="old", at_ms=now[0]), ttl_ms=LONG_MS)
+    now[0] += 3_600_001
+    await store.beat("xds", "fresh", {}, ttl_ms=LONG_MS)
+    await store.publish(tick(node="fresh", at_ms=now[0]), ttl_ms=LONG_MS)
+    assert redis_cli("ZRANGE", "tidegate:services", "0", "-1") == "xds|fresh"
+    assert redis_cli("ZRANGE", "tidegate:nodes", "0", "-1") == "fresh"
+    await store.close()
+
+
 async def test_a_prefix_keeps_two_fleets_apart(redis_url: str, redis_cli: Callable[..., str]) -> None:
-    store = RedisStore(redis_url, "blue")
+    store = RedisStore(redis_url, "blue", timeout_seconds=PATIENT_SECONDS)
     await store.set_field("weight:phi-3", "a:1", "1")
     assert redis_cli("KEYS", "*") == "blue:weight:phi-3"
     await store.close()
@@ -428,7 +459,7 @@ async def test_a_unix_socket_works(tmp_path_factory: pytest.TempPathFactory) -> 
     server = RedisServer(folder, arguments=("--unixsocket", str(folder / "r.sock")))
     server.start()
     try:
-        await round_trip(RedisStore(f"unix://{folder / 'r.sock'}?db=0"))
+        await round_trip(RedisStore(f"unix://{folder / 'r.sock'}?db=0", timeout_seconds=PATIENT_SECONDS))
     finally:
         server.stop()
 
@@ -440,7 +471,7 @@ async def test_a_cluster_works(tmp_path: Path) -> None:
         for start in range(0, 16384, 4096):
             server.cli("CLUSTER", "ADDSLOTS", *map(str, range(start, start + 4096)))
         wait_until(lambda: "cluster_state:ok" in server.cli("CLUSTER", "INFO"), what="the cluster's slots")
-        await round_trip(RedisStore(f"redis+cluster://127.0.0.1:{server.port}"))
+        await round_trip(RedisStore(f"redis+cluster://127.0.0.1:{server.port}", timeout_seconds=PATIENT_SECONDS))
     finally:
         server.stop()
 
@@ -463,6 +494,6 @@ def sentinel_port(own_redis: RedisServer, tmp_path: Path) -> Iterator[int]:
 
 
 async def test_a_sentinel_names_the_master(sentinel_port: int) -> None:
-    await round_trip(RedisStore(f"redis+sentinel://127.0.0.1:{sentinel_port}/fleet/0"))
+    await round_trip(RedisStore(f"redis+sentinel://127.0.0.1:{sentinel_port}/fleet/0", timeout_seconds=PATIENT_SECONDS))
     unknown = await raised_by(f"redis+sentinel://127.0.0.1:{sentinel_port}/nobody/0", CALLS["ping"])
     assert isinstance(unknown, StoreUnavailable)

@@ -143,7 +143,8 @@ class RedisStore:
         asked = False
         while True:
             self._refuse_when_closed()
-            got = await self._guard(pubsub.get_message(timeout=self._quiet), extra_seconds=self._quiet)
+            wait = self._timeout if asked else self._quiet
+            got = await self._guard(pubsub.get_message(timeout=wait), extra_seconds=wait)
             if got is None and asked:
                 raise StoreUnavailable(f"Redis at {self._url.where} went silent; check the server and the network")
             if got is None:
