@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -14,6 +15,7 @@ import yaml
 from aiohttp import ClientSession
 from prometheus_client import CollectorRegistry
 
+from tests.conftest import EnvoyProcess, wait_until
 from tests.deploy.compose import COMPOSE, ROOT, Service, compose, port_of, services
 from tidegate.domain.topology import split_address
 from tidegate.settings.config_file import load
@@ -129,6 +131,23 @@ def test_gateway_and_admin_page_are_published() -> None:
     gateway = port_of(yaml.safe_load(BASE_FILE.read_text())["gateway"]["listen"])
     assert envoy.published == {gateway, admin}
     assert f"/dev/tcp/127.0.0.1/{admin}" in envoy.spec["healthcheck"]["test"][-1]
+
+
+@pytest.mark.envoy
+def test_healthcheck_of_envoy_tells_a_live_one_from_none(
+    envoy: Callable[[str], EnvoyProcess], free_port: Callable[[], int]
+) -> None:
+    admin = free_port()
+    test = [word.replace("/9901;", f"/{admin};") for word in SERVICES["envoy"].spec["healthcheck"]["test"]]
+
+    def exit_status() -> int:
+        return subprocess.run(test[1:], stderr=subprocess.DEVNULL, timeout=20, check=False).returncode
+
+    assert test[0] == "CMD"
+    assert exit_status() != 0
+    address = {"socket_address": {"address": "127.0.0.1", "port_value": admin}}
+    envoy(yaml.safe_dump({"admin": {"address": address}}))
+    wait_until(lambda: exit_status() == 0, what="a live Envoy seen by the healthcheck")
 
 
 def test_bootstrap_is_the_file_that_envoy_reads() -> None:
