@@ -36,10 +36,10 @@ check: setup  ## lint and types
 	@$(BIN)/lint-imports
 
 test: check  ## check, then every test that needs no GPU and no gigabytes
-	@$(BIN)/pytest -q -m "not vllm" $(ARGS)
+	@$(BIN)/pytest -q $(ARGS)
 
 test-vllm: setup  ## tests against a real vLLM on the CPU (3.5 GB the first time)
-	@TIDEGATE_TEST_VLLM=1 $(BIN)/pytest -q -m vllm tests/vllm $(ARGS)
+	@$(BIN)/pytest -q -m vllm tests/vllm $(ARGS)
 
 bench: setup  ## measure, print a table, write bench/out/latest.json
 	@$(BIN)/python -m bench $(ARGS)
