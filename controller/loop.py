@@ -57,7 +57,8 @@ async def run(
     finally:
         instruments.close()
         with contextlib.suppress(StoreError, TimeoutError):
-            await asyncio.wait_for(store.leave("controller", name), LEAVE_SECONDS)
+            async with asyncio.timeout(LEAVE_SECONDS):
+                await store.leave("controller", name)
 
 
 @dataclass(slots=True)

@@ -112,4 +112,5 @@ def _trouble(publisher: Publisher, watchers: list[EngineWatcher]) -> str | None:
 async def _leave(store: Store, node: str) -> None:
     """Say goodbye, unless the store is away."""
     with contextlib.suppress(StoreError, TimeoutError):
-        await asyncio.wait_for(store.leave("agent", node), LEAVE_SECONDS)
+        async with asyncio.timeout(LEAVE_SECONDS):
+            await store.leave("agent", node)

@@ -327,7 +327,9 @@ def _connect(url: RedisUrl, timeout_seconds: float) -> tuple[Any, Any]:
     """The client, and the Sentinel client beside it where there is one. Nothing is sent yet."""
     options: dict[str, Any] = {
         "socket_connect_timeout": timeout_seconds,
-        "socket_timeout": timeout_seconds,
+        # _guard limits every call. redis-py would use asyncio.wait_for, which on Python 3.11 loses a cancellation
+        # that arrives as the write completes: a task told to end would go on.
+        "socket_timeout": None,
         "retry": Retry(NoBackoff(), 0),  # callers retry, with backoff and with newer data
         "protocol": 2,
     }
