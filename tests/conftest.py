@@ -11,8 +11,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tidegate.cli.binaries import envoy_binary, redis_cli_binary, redis_server_binary
+
+# A busy machine is no fault of the property under test.
+settings.register_profile("tidegate", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("tidegate")
 
 
 def take_free_port() -> int:
