@@ -6,8 +6,9 @@ from typing import Final
 
 import msgspec
 
-from ext_proc.parse.request import RequestInfo
 from tidegate.domain.refusal import Reason, Refusal
+from tidegate.domain.request import RequestInfo
+from tidegate.domain.routing import Api
 
 _NULL: Final = msgspec.Raw(b"null")
 
@@ -26,7 +27,7 @@ _decode_model: Final = msgspec.json.Decoder(str | None).decode
 def parse_body(body: bytes) -> RequestInfo:
     """Read `body`. Raises Refusal (invalid-json, invalid-request)."""
     fields = _fields(body)
-    return RequestInfo(model=_model(fields.model), stream=bytes(fields.stream) == b"true")
+    return RequestInfo(api=Api.UNKNOWN, model=_model(fields.model), stream=bytes(fields.stream) == b"true")
 
 
 def _fields(body: bytes) -> _Fields:

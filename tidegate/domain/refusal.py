@@ -72,7 +72,8 @@ class Refusal(TidegateError):  # noqa: N818 - the noun of the contract
     """A request that is answered instead of served.
 
     The text is shown to the client: one sentence, without control characters or lone surrogates. `param` names
-    the field of the body at fault; `retry_after_seconds` is a whole number of seconds, at least 1.
+    the field of the body at fault; `retry_after_seconds` is a whole number of seconds, at least 1; `headers` are
+    further response headers, in ASCII.
     """
 
     def __init__(
@@ -82,12 +83,14 @@ class Refusal(TidegateError):  # noqa: N818 - the noun of the contract
         *,
         param: str | None = None,
         retry_after_seconds: int | None = None,
+        headers: tuple[tuple[str, str], ...] = (),
     ) -> None:
         super().__init__(message)
         self.reason = reason
         self.message = message
         self.param = param
         self.retry_after_seconds = retry_after_seconds
+        self.headers = headers
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +106,7 @@ def http_answer(refusal: Refusal) -> HttpAnswer:
     """The status, headers and OpenAI-shaped JSON body that a client gets for `refusal`."""
     shape = SHAPES[refusal.reason]
     error = {"message": refusal.message, "type": shape.type, "param": refusal.param, "code": shape.code}
-    headers = [("content-type", "application/json"), (REASON_HEADER, refusal.reason.value)]
+    headers = [("content-type", "application/json"), (REASON_HEADER, refusal.reason.value), *refusal.headers]
     if refusal.retry_after_seconds is not None:
         headers.append(("retry-after", str(refusal.retry_after_seconds)))
     return HttpAnswer(shape.status, tuple(headers), msgspec.json.encode({"error": error}))

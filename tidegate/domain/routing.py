@@ -19,7 +19,10 @@ class Media(StrEnum):
 
 
 class Api(StrEnum):
-    """The endpoint of the gateway that a request calls, whatever the version in its path."""
+    """The endpoint of the gateway that a request calls, whatever the version in its path.
+
+    GENERATE is the engines' own token endpoint; UNKNOWN is any other path, served by the model in its body.
+    """
 
     CHAT = "chat"
     COMPLETIONS = "completions"
@@ -32,6 +35,10 @@ class Api(StrEnum):
     SCORE = "score"
     POOLING = "pooling"
     TOKENIZE = "tokenize"
+    DETOKENIZE = "detokenize"
+    GENERATE = "generate"
+    COUNT_TOKENS = "count_tokens"
+    UNKNOWN = "unknown"
 
 
 @dataclass(frozen=True, slots=True)

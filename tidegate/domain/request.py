@@ -1,0 +1,92 @@
+"""What one request asks for: read once from its path, headers and body, and passed to everything that decides."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Final
+
+from tidegate.domain.routing import Api, Media
+
+LARGEST_COUNT: Final = 2**63 - 1
+"""Every count read from a body lies in 0…LARGEST_COUNT; a greater one is read as this."""
+
+NO_MEDIA: Final[Mapping[Media, int]] = MappingProxyType({})
+
+
+class Kind(StrEnum):
+    """What a request's engine produces or reads: tokens, pictures or sound."""
+
+    TEXT = "text"
+    IMAGE = "image"
+    AUDIO = "audio"
+
+
+@dataclass(frozen=True, slots=True)
+class ImageDemand:
+    """What a diffusion request costs: pixels, denoising steps and pictures. None where the request does not say."""
+
+    width: int | None = None
+    height: int | None = None
+    steps: int | None = None
+    images: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Affinity:
+    """Keys that tie requests to the replica that served an earlier one. None where the request has none."""
+
+    cache_salt: str | None = None
+    prompt_cache_key: str | None = None
+    previous_response_id: str | None = None
+    session_id: str | None = None
+    media_uuids: tuple[str, ...] = ()
+
+
+NO_AFFINITY: Final = Affinity()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestInfo:
+    """The part of a request that decides where it goes. Strings are the client's: they may be long and hold anything.
+
+    model             name as written, free of control characters; None when absent, null or empty
+    model_in_path     the name stands in the path (`/openai/deployments/NAME/…`), which wins over the body's
+    stream            the answer is asked for as events
+    generation        tokens are decoded; False for embeddings, scores, tokenizers and pictures
+    num_prompts       prompts, inputs, conversations or pairs in this one call; at least 1
+    num_sequences     sequences that the engine runs: prompts × max(n, best_of, beam width); at least 1
+    max_output_tokens limit per sequence; None when the request gives none, 0 when nothing is decoded
+    prompt_chars      code points of text, without media, tools and token ids
+    prompt_tokens     tokens given as ids, on top of `prompt_chars`; None when no ids are given
+    tool_bytes        bytes of JSON of the tools and tool calls, which are rendered into the prompt as well
+    media             parts of each kind; kinds without a part are absent
+    loras             names of LoRA adapters that the body asks for beside the model
+    priority          lower is served earlier; 0 is the engines' default
+    image             for kind IMAGE alone
+    prefix            chained 64-bit fingerprints, one for each tool, message and further block of a long text, in
+                      the order in which engines render them; two requests share the prompt up to where these agree
+    """
+
+    api: Api
+    kind: Kind = Kind.TEXT
+    model: str | None = None
+    model_in_path: bool = False
+    stream: bool = False
+    generation: bool = True
+    num_prompts: int = 1
+    num_sequences: int = 1
+    max_output_tokens: int | None = None
+    prompt_chars: int = 0
+    prompt_tokens: int | None = None
+    tool_bytes: int = 0
+    tools: int = 0
+    media: Mapping[Media, int] = field(default=NO_MEDIA)
+    loras: tuple[str, ...] = ()
+    priority: int = 0
+    user: str | None = None
+    affinity: Affinity = NO_AFFINITY
+    image: ImageDemand | None = None
+    prefix: tuple[int, ...] = ()
