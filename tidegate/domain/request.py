@@ -5,15 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from types import MappingProxyType
 from typing import Final
 
 from tidegate.domain.routing import Api, Media
 
 LARGEST_COUNT: Final = 2**63 - 1
 """Every count read from a body lies in 0…LARGEST_COUNT; a greater one is read as this."""
-
-NO_MEDIA: Final[Mapping[Media, int]] = MappingProxyType({})
 
 
 class Kind(StrEnum):
@@ -83,7 +80,7 @@ class RequestInfo:
     prompt_tokens: int | None = None
     tool_bytes: int = 0
     tools: int = 0
-    media: Mapping[Media, int] = field(default=NO_MEDIA)
+    media: Mapping[Media, int] = field(default_factory=dict)
     loras: tuple[str, ...] = ()
     priority: int = 0
     user: str | None = None
