@@ -40,7 +40,7 @@ def test_a_sentinel_url_names_service_database_and_passwords() -> None:
         ("localhost:6379", "begin with one of"),
         ("http://a:hush@b", "begin with one of"),
         ("redis://:hush@", "no host"),
-        ("redis://:hush@a:0", "port"),
+        ("redis://:hush@a:65536", "port"),
         ("redis://:hush@a:70000", "port"),
         ("redis://:hush@a:x", "port"),
         ("redis://:hu/sh@a:1", "port"),

@@ -101,8 +101,8 @@ def _host(text: str, default_port: int) -> tuple[str, int]:
         host, _, port = text.partition(":")
     if not port:
         return host, default_port
-    if not (port.isascii() and port.isdigit() and 1 <= int(port) <= 65535):
-        raise ValueError("the port of the Redis URL is not a number from 1 to 65535")
+    if not (port.isascii() and port.isdigit() and 0 <= int(port) <= 65535):
+        raise ValueError("the port of the Redis URL is not a number from 0 to 65535")
     return host, int(port)
 
 
