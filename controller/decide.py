@@ -30,7 +30,7 @@ def decide_all(
 ) -> tuple[State, list[ClusterDecision]]:
     """The state after this look, and a decision for every cluster of the topology."""
     members = roster(topology, world.registered, world.now_ms)
-    intent = read_orders(world.keys.weights, world.keys.drains, members, before.intent)
+    intent = read_orders(world.keys.weights, world.keys.drains, members, before.intent, world.keys.broken)
     samples = {(s.cluster, s.address): s for s in world.samples}
     decisions = []
     for cluster in topology.clusters:

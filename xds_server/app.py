@@ -34,7 +34,7 @@ log = structlog.get_logger("xds_server")
 LEAVE_SECONDS: Final = 0.5
 STOP_GRACE_SECONDS: Final = 0.2
 
-Companion = tuple[str, Callable[[Store, Topology], Coroutine[Any, Any, None]]]
+Companion = tuple[str, Callable[[Store, Topology, CollectorRegistry], Coroutine[Any, Any, None]]]
 """A name and a coroutine function that shares this process, its store and its topology."""
 
 
@@ -76,7 +76,7 @@ async def serve_on(store: Store, file: FileConfig, settings: XdsSettings, compan
         service.spawn("publisher", lambda: publisher.run(settings.tick_ms))
         service.spawn("presence", lambda: _beat(store, file.topology, publisher, streams, listen))
         for name, companion in companions:
-            service.spawn(name, lambda companion=companion: companion(store, file.topology))  # type: ignore[misc]
+            service.spawn(name, lambda companion=companion: companion(store, file.topology, registry))  # type: ignore[misc]
         log.info("xds serves", listen=listen, metrics=metrics_listen)
         await service.run_until_stopped()
     finally:

@@ -101,3 +101,12 @@ def test_any_text_is_a_pin_or_a_value_error(text):
 @given(st.integers(0, 1000))
 def test_every_number_in_range_reads_back(number):
     assert parse_pin(str(number)) == number
+
+
+def test_a_key_of_another_type_is_explained_and_its_last_good_orders_stay():
+    before = Intent({"phi-3": {"a:1": 7}}, {"phi-3": {"b:1": "disk"}}, {})
+    why = {"weight:phi-3": "is no hash", "drain:phi-3": "is no hash"}
+    intent = read_orders({}, {}, {"phi-3": {"a:1", "b:1"}}, before, why)
+    assert intent.pins == before.pins
+    assert intent.drains == before.drains
+    assert intent.rejected == why

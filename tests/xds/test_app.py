@@ -65,7 +65,7 @@ async def test_it_says_that_it_lives_and_what_it_serves_and_leaves_at_sigterm() 
 async def test_a_companion_shares_store_and_topology_and_is_restarted_when_it_dies() -> None:
     store, seen = MemoryStore(now_ms), []
 
-    async def companion(given: Store, topology: Topology) -> None:
+    async def companion(given: Store, topology: Topology, _registry: object) -> None:
         seen.append((given is store, topology is FILE.topology))
         raise RuntimeError("dies")
 

@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import typer
+from prometheus_client import CollectorRegistry
 
 from tidegate.domain.errors import ConfigError
+from tidegate.domain.topology import Topology
 from tidegate.runtime import run
 from tidegate.settings.flags import command
 from tidegate.settings.services import (
@@ -19,6 +21,7 @@ from tidegate.settings.services import (
     ServiceSettings,
     XdsSettings,
 )
+from tidegate.store.ports import Store
 
 S = TypeVar("S", bound=ServiceSettings)
 
@@ -39,7 +42,11 @@ def xds(settings: XdsSettings) -> None:
     from controller.loop import run as control  # noqa: PLC0415 - a service loads what it needs alone
     from xds_server.app import serve  # noqa: PLC0415
 
-    companions = [("controller", control)] if settings.controller else []
+    def controller(store: Store, topology: Topology, registry: CollectorRegistry) -> Coroutine[Any, Any, None]:
+        tick_ms, ttl_ms = settings.tick_ms, settings.sample_ttl_ms
+        return control(store, topology, tick_ms=tick_ms, sample_ttl_ms=ttl_ms, registry=registry)
+
+    companions = [("controller", controller)] if settings.controller else []
     _run(lambda: serve(_with_config(settings), companions))
 
 

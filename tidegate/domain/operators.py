@@ -35,16 +35,22 @@ def parse_pin(text: str) -> int:
 
 
 def read_orders(
-    weights: ByEndpoint, drains: ByEndpoint, members: Mapping[str, Collection[str]], before: Intent
+    weights: ByEndpoint,
+    drains: ByEndpoint,
+    members: Mapping[str, Collection[str]],
+    before: Intent,
+    broken: Mapping[str, str] | None = None,
 ) -> Intent:
     """Validate the fields of `weight:` and `drain:`, by cluster and address, as typed.
 
     `members` are the addresses that each cluster has. A bad weight leaves that field's last good value of
     `before` in force, else the automatic weight. A field for an endpoint that the cluster lacks is kept and
-    explained: the engine may register later. Absent fields are no orders.
+    explained: the engine may register later. Absent fields are no orders. `broken` names keys that cannot be
+    read (of another type) and why: their last good orders stay in force.
     """
-    pins: dict[str, dict[str, int]] = {}
-    rejected: dict[str, str] = {}
+    rejected: dict[str, str] = dict(broken or {})
+    pins = {c: dict(fields) for c, fields in before.pins.items() if f"weight:{c}" in rejected}
+    kept_drains = {c: dict(fields) for c, fields in before.drains.items() if f"drain:{c}" in rejected}
     for cluster, fields in weights.items():
         for address, text in fields.items():
             pin, fault = _pin(text, before.pins.get(cluster, {}).get(address))
@@ -56,7 +62,7 @@ def read_orders(
         for address in fields:
             if address not in members.get(cluster, ()):
                 rejected[f"drain:{cluster} {address}"] = _absent(cluster, address)
-    return Intent(pins, {c: dict(fields) for c, fields in drains.items() if fields}, rejected)
+    return Intent(pins, kept_drains | {c: dict(fields) for c, fields in drains.items() if fields}, rejected)
 
 
 def _pin(text: str, last_good: int | None) -> tuple[int | None, str | None]:

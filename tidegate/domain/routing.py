@@ -69,10 +69,11 @@ class RouteMatch:
 
 @dataclass(frozen=True, slots=True)
 class RouteRule:
-    """Requests that match go to `cluster`."""
+    """Requests that match go to `cluster`; with `model`, under that name instead of the one they came with."""
 
     match: RouteMatch
     cluster: str
+    model: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

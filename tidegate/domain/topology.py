@@ -51,7 +51,7 @@ class Endpoint:
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """Replicas that serve the same models."""
+    """Replicas that serve the same models. `loras` are adapters of them, which clients name as models."""
 
     name: str
     models: tuple[str, ...]
@@ -60,16 +60,32 @@ class Cluster:
     precision: Precision = Precision.FP16
     context_tokens: int | None = None
     endpoints: tuple[Endpoint, ...] = ()
+    loras: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Topology:
-    """Every cluster of a configuration file, in file order, and what decides among them."""
+    """Every cluster of a configuration file, in file order, and what decides among them.
+
+    `aliases` are pairs of a name that clients send and the model that it stands for, which is no alias itself.
+    """
 
     clusters: tuple[Cluster, ...]
     default_model: str | None = None
     routes: tuple[RouteRule, ...] = ()
     splits: tuple[Split, ...] = ()
+    aliases: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Every name of the file that a client may send: models, then adapters, cluster by cluster, then aliases."""
+        own = [name for cluster in self.clusters for name in (*cluster.models, *cluster.loras)]
+        return (*own, *(alias for alias, _ in self.aliases))
+
+    @property
+    def rule_headers(self) -> tuple[str, ...]:
+        """Lower-case names of the headers that rules compare, sorted."""
+        return tuple(sorted({name for rule in self.routes for name, _ in rule.match.headers}))
 
     def cluster(self, name: str) -> Cluster | None:
         """The cluster of that name, or None."""

@@ -25,6 +25,7 @@ def cross_faults(tree: Tree) -> list[Fault]:
         *_unknown_in_routes(tree, names),
         *_headers_twice(tree),
         *_split_faults(tree, names),
+        *_alias_faults(tree, clusters),
         *_default_without_cluster(tree, clusters),
     ]
 
@@ -56,7 +57,7 @@ def _names_twice(tree: Tree, clusters: list[tuple[Path, dict[str, Any]]]) -> Ite
 def _models_twice(tree: Tree, clusters: list[tuple[Path, dict[str, Any]]]) -> Iterator[Fault]:
     first: dict[str, tuple[Path, Any]] = {}
     for at, cluster in clusters:
-        for path, model in _items(cluster, "models", at):
+        for path, model in (*_items(cluster, "models", at), *_items(cluster, "loras", at)):
             if not isinstance(model, str):
                 continue
             if model in first:
@@ -64,6 +65,42 @@ def _models_twice(tree: Tree, clusters: list[tuple[Path, dict[str, Any]]]) -> It
                 line = tree.line(where)
                 yield tree.fault(path, f"{model!r} is a model of cluster {owner!r} already (line {line})")
             first.setdefault(model, (path, cluster.get("name")))
+
+
+def _alias_faults(tree: Tree, clusters: list[tuple[Path, dict[str, Any]]]) -> Iterator[Fault]:
+    """An alias is no model, leads to a name that something has, and never back to itself."""
+    own = _own_names(clusters)
+    aliases = {name: target for _, name, target in _pairs(tree.value, "aliases") if isinstance(target, str)}
+    known = [*own, *_names_elsewhere(tree), *aliases]
+    for path, name, target in _pairs(tree.value, "aliases"):
+        if name in own:
+            yield tree.fault(path, f"{name!r} is a model already; an alias needs a name of its own")
+        if isinstance(target, str) and target not in known:
+            yield tree.fault(path, f"nothing has the model {target!r}{nearest(target, known)}")
+        if _leads_back(name, aliases):
+            yield tree.fault(path, f"{name!r} leads back to itself; it has to end at a model")
+
+
+def _leads_back(name: str, aliases: dict[str, str]) -> bool:
+    seen: set[str] = set()
+    step: str | None = name
+    while step is not None and step not in seen:
+        seen.add(step)
+        step = aliases.get(step)
+    return step == name
+
+
+def _own_names(clusters: list[tuple[Path, dict[str, Any]]]) -> list[str]:
+    """Models and adapters of every cluster."""
+    listed = [one for _, cluster in clusters for key in ("models", "loras") for _, one in _items(cluster, key)]
+    return [one for one in listed if isinstance(one, str)]
+
+
+def _names_elsewhere(tree: Tree) -> list[str]:
+    """Models that splits or rules name: no cluster has to list those."""
+    matches = [route.get("match") for _, route in _items(tree.value, "routes") if isinstance(route, dict)]
+    ruled = [match.get("model") for match in matches if isinstance(match, dict)]
+    return [name for _, name, _ in _pairs(tree.value, "splits")] + [one for one in ruled if isinstance(one, str)]
 
 
 def _addresses_twice(tree: Tree, at: Path, cluster: dict[str, Any]) -> Iterator[Fault]:
@@ -115,7 +152,6 @@ def _split_faults(tree: Tree, names: list[str]) -> Iterator[Fault]:
 
 def _default_without_cluster(tree: Tree, clusters: list[tuple[Path, dict[str, Any]]]) -> Iterator[Fault]:
     model = tree.value.get("default_model")
-    known = [one for _, cluster in clusters for _, one in _items(cluster, "models") if isinstance(one, str)]
-    known += [name for _, name, _ in _pairs(tree.value, "splits")]
+    known = [*_own_names(clusters), *_names_elsewhere(tree), *(name for _, name, _ in _pairs(tree.value, "aliases"))]
     if isinstance(model, str) and model not in known:
-        yield tree.fault(("default_model",), f"no cluster and no split has the model {model!r}{nearest(model, known)}")
+        yield tree.fault(("default_model",), f"nothing has the model {model!r}{nearest(model, known)}")

@@ -7,6 +7,7 @@ compares keys with one another. This module runs the three and builds the domain
 from __future__ import annotations
 
 import pathlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from pydantic import ValidationError
@@ -33,6 +34,7 @@ class Gateway:
     listen: str = GatewaySection.model_fields["listen"].default
     max_request_bytes: int = GatewaySection.model_fields["max_request_bytes"].default
     expose_routing: bool = GatewaySection.model_fields["expose_routing"].default
+    cors_origins: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,14 +98,30 @@ def _line(name: str, fault: Fault) -> str:
 
 
 def _file_config(section: FileSection) -> FileConfig:
-    gateway = Gateway(section.gateway.listen, section.gateway.max_request_bytes, section.gateway.expose_routing)
     topology = Topology(
         clusters=tuple(_cluster(one) for one in section.clusters),
         default_model=section.default_model,
         routes=tuple(_route(one) for one in section.routes),
         splits=tuple(Split(model, tuple(parts.items())) for model, parts in section.splits.items()),
+        aliases=tuple((alias, _meant(alias, section.aliases)) for alias in section.aliases),
     )
-    return FileConfig(section.redis.url, section.redis.prefix, gateway, topology)
+    return FileConfig(section.redis.url, section.redis.prefix, _gateway(section.gateway), topology)
+
+
+def _gateway(section: GatewaySection) -> Gateway:
+    return Gateway(
+        listen=section.listen,
+        max_request_bytes=section.max_request_bytes,
+        expose_routing=section.expose_routing,
+        cors_origins=tuple(section.cors_origins),
+    )
+
+
+def _meant(name: str, aliases: Mapping[str, str]) -> str:
+    """What a name stands for in the end. The file's check has refused circles."""
+    while name in aliases:
+        name = aliases[name]
+    return name
 
 
 def _cluster(section: ClusterSection) -> Cluster:
@@ -115,11 +133,12 @@ def _cluster(section: ClusterSection) -> Cluster:
         precision=Precision(section.precision),
         context_tokens=section.context_tokens,
         endpoints=tuple(Endpoint(one.address, one.node, tuple(one.gpus)) for one in section.endpoints),
+        loras=tuple(section.loras),
     )
 
 
 def _route(section: RouteSection) -> RouteRule:
-    return RouteRule(_match(section.match), section.cluster)
+    return RouteRule(_match(section.match), section.cluster, section.model)
 
 
 def _match(section: MatchSection) -> RouteMatch:

@@ -18,6 +18,7 @@ from tidegate.settings.redis_url import parse_redis_url
 
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,128}", re.ASCII)
 _PREFIX = re.compile(r"[A-Za-z0-9._:{}-]{1,128}", re.ASCII)
+_ORIGIN = re.compile(r"\*|[a-z][a-z0-9+.-]*://[A-Za-z0-9.:\[\]_-]+", re.ASCII)
 _HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+", re.ASCII)
 
 
@@ -92,6 +93,7 @@ def _gpu(gpu: Any) -> int | str:
 Name = Annotated[str, AfterValidator(_matching(_NAME, "name: letters, digits, '.', '_' and '-', at most 128"))]
 Prefix = Annotated[str, AfterValidator(_matching(_PREFIX, "prefix: letters, digits, '.', '_', '-' and ':'"))]
 HeaderName = Annotated[str, AfterValidator(_matching(_HEADER, "header name"))]
+Origin = Annotated[str, AfterValidator(_matching(_ORIGIN, "origin; write https://host, https://host:port or '*'"))]
 ModelName = Annotated[str, AfterValidator(_printable)]
 Address = Annotated[str, AfterValidator(_address)]
 Listen = Annotated[str, AfterValidator(_listen)]
@@ -121,6 +123,7 @@ class GatewaySection(Section):
     listen: Listen = "127.0.0.1:10000"
     max_request_bytes: int = Field(default=32 << 20, gt=0, lt=1 << 32)
     expose_routing: bool = False
+    cors_origins: list[Origin] = []
 
 
 class EndpointSection(Section):
@@ -141,6 +144,7 @@ class ClusterSection(Section):
     precision: Literal["fp16", "bf16", "fp8", "int8", "int4"] = "fp16"
     context_tokens: int | None = Field(default=None, gt=0)
     endpoints: list[EndpointSection] = []
+    loras: list[ModelName] = []
 
 
 class MatchSection(Section):
@@ -164,6 +168,10 @@ class MatchSection(Section):
             "score",
             "pooling",
             "tokenize",
+            "detokenize",
+            "generate",
+            "count_tokens",
+            "unknown",
         ]
         | None
     ) = None
@@ -174,6 +182,7 @@ class RouteSection(Section):
 
     match: MatchSection
     cluster: Name
+    model: ModelName | None = None
 
 
 class FileSection(Section):
@@ -183,5 +192,6 @@ class FileSection(Section):
     gateway: GatewaySection = GatewaySection()
     clusters: list[ClusterSection] = Field(min_length=1)
     routes: list[RouteSection] = []
+    aliases: dict[ModelName, ModelName] = {}
     default_model: ModelName | None = None
     splits: dict[ModelName, dict[Name, Permille]] = {}
