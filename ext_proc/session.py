@@ -21,6 +21,7 @@ from google.protobuf.message import DecodeError
 
 from ext_proc.responses import EMPTY_REPLIES
 from tidegate.domain.errors import ProtocolViolation
+from tidegate.domain.wire import header_attribute
 
 DecideRequest = Callable[[bytes, "Attributes"], bytes]
 """Body and attributes of a request in, a serialised ProcessingResponse out. Raises nothing on any input."""
@@ -30,20 +31,24 @@ _WHOLE_BODY: Final = (ProcessingMode.NONE, ProcessingMode.BUFFERED)  # NONE: the
 
 
 class Attributes:
-    """The CEL attributes of a stream's first message, read when asked for."""
+    """The CEL attributes of a stream's first message."""
 
-    __slots__ = ("_message",)
+    __slots__ = ("_fields",)
 
     def __init__(self, message: pb.ProcessingRequest) -> None:
-        self._message = message
+        sent = message.attributes
+        self._fields = sent[_FILTER].fields if _FILTER in sent else {}
 
     def get(self, name: str) -> str | None:
         """The text of one attribute, such as `request.path`; None when Envoy did not send it."""
-        sent = self._message.attributes
-        if _FILTER not in sent:
-            return None
-        fields = sent[_FILTER].fields
-        return str(fields[name].string_value) if name in fields else None
+        return str(self._fields[name].string_value) if name in self._fields else None
+
+    def header(self, name: str) -> str | None:
+        """The value of a header by its lower-case name; of one sent more than once, all values, joined by commas.
+
+        None when the client did not send it, or when the listener does not ask for it.
+        """
+        return self.get(header_attribute(name))
 
 
 class Session:

@@ -32,20 +32,23 @@ class Gauge:
 class Vendor:
     """Names of one engine. `prefix` starts the families that only it has.
 
-    `latency` are histograms in seconds without their `_bucket`, of whole requests; `generated` counts output
-    tokens; `prefix_cache` pairs (queries, hits); `cache_info` carries sizes as labels.
+    `models` is the path that lists the served names. `latency` are histograms in seconds without their `_bucket`,
+    of whole requests; `generated` counts output tokens; `prompts` pairs (prompt tokens, prompts), both counted when
+    a prompt's first token is there; `prefix_cache` pairs (queries, hits); `cache_info` carries sizes as labels.
     """
 
     name: str
     prefix: bytes
     page: str = "/metrics"
     health: str = "/health"
+    models: str = "/v1/models"
     running: tuple[Gauge, ...] = ()
     waiting: tuple[Gauge, ...] = ()
     kv_used: tuple[Gauge, ...] = ()
     awake: tuple[Gauge, ...] = ()
     latency: tuple[bytes, ...] = ()
     generated: tuple[bytes, ...] = ()
+    prompts: tuple[tuple[bytes, bytes], ...] = ()
     prefix_cache: tuple[tuple[bytes, bytes], ...] = ()
     cache_info: bytes | None = None
     model_label: bytes = b"model_name"
@@ -56,7 +59,7 @@ class Vendor:
         names = {name for gauge in gauges for name in (gauge.family, *gauge.added)}
         names.update(histogram + b"_bucket" for histogram in self.latency)
         names.update(self.generated)
-        names.update(name for pair in self.prefix_cache for name in pair)
+        names.update(name for pair in (*self.prompts, *self.prefix_cache) for name in pair)
         return frozenset(names | ({self.cache_info} if self.cache_info else set()))
 
 
@@ -74,6 +77,7 @@ VLLM: Final = Vendor(
     awake=(Gauge(b"vllm:engine_sleep_state", Fold.MIN, where=(b"sleep_state", b"awake")),),
     latency=(b"vllm:e2e_request_latency_seconds",),
     generated=(b"vllm:generation_tokens_total",),
+    prompts=((b"vllm:prompt_tokens_total", b"vllm:time_to_first_token_seconds_count"),),
     prefix_cache=(
         (b"vllm:prefix_cache_queries_total", b"vllm:prefix_cache_hits_total"),
         (b"vllm:gpu_prefix_cache_queries_total", b"vllm:gpu_prefix_cache_hits_total"),
@@ -90,6 +94,7 @@ VLLM_OMNI: Final = Vendor(
     awake=VLLM.awake,
     latency=(b"vllm_omni:e2e_request_latency_s",),
     generated=VLLM.generated,
+    prompts=VLLM.prompts,
     prefix_cache=VLLM.prefix_cache,
     cache_info=VLLM.cache_info,
 )

@@ -37,6 +37,8 @@ class Reading:
     block_size: int | None = None
     awake: bool | None = None
     models: tuple[str, ...] = ()
+    prompt_tokens: int | None = None
+    prompts: int | None = None
     latency: Histograms = field(default_factory=dict)
     generated: Counters = field(default_factory=dict)
     prefix_queries: Counters = field(default_factory=dict)
@@ -49,7 +51,8 @@ def read_page(page: bytes) -> Reading:
     vendor = next((v for v in VENDORS if any(name.startswith(v.prefix) for name in found)), None)
     if vendor is None:
         return Reading()
-    queries, hits = _prefix_cache(vendor, found)
+    queries, hits = _pair(vendor.prefix_cache, found)
+    prompt_tokens, prompts = map(_total, _pair(vendor.prompts, found))
     block_size, capacity = _cache(found.get(vendor.cache_info or b"", ()))
     awake = _number(vendor.awake, found)
     return Reading(
@@ -61,6 +64,8 @@ def read_page(page: bytes) -> Reading:
         block_size=block_size,
         awake=None if awake is None else awake > 0,
         models=_models(vendor, found),
+        prompt_tokens=prompt_tokens,
+        prompts=prompts,
         latency=_histograms(vendor, found),
         generated=_counters(next((found[n] for n in vendor.generated if n in found), ())),
         prefix_queries=queries,
@@ -105,11 +110,16 @@ def _counters(series: Iterable[Series]) -> dict[bytes, float]:
     return {s.labels: s.value for s in series if math.isfinite(s.value) and s.value >= 0}
 
 
-def _prefix_cache(vendor: Vendor, found: Found) -> tuple[Counters, Counters]:
-    for queries, hits in vendor.prefix_cache:
-        if queries in found and hits in found:
-            return _counters(found[queries]), _counters(found[hits])
+def _pair(families: Iterable[tuple[bytes, bytes]], found: Found) -> tuple[Counters, Counters]:
+    """Two counters that say something only together: the first pair that the page has."""
+    for one, other in families:
+        if one in found and other in found:
+            return _counters(found[one]), _counters(found[other])
     return {}, {}
+
+
+def _total(counters: Counters) -> int | None:
+    return round(sum(counters.values())) if counters else None
 
 
 def _histograms(vendor: Vendor, found: Found) -> Histograms:

@@ -13,6 +13,7 @@ from metrics_agent.cadence import next_scrape
 from metrics_agent.instruments import Instruments
 from metrics_agent.scrape.http import Page, PageSource, ScrapeFailedError
 from metrics_agent.scrape.life import Failure, Life
+from metrics_agent.scrape.names import ServedNames
 from metrics_agent.scrape.reading import Reading, read_page
 from metrics_agent.targets import Target
 from metrics_agent.vendors import VLLM
@@ -55,6 +56,7 @@ class EngineWatcher:
         self._seq = clock()  # grows across restarts: an agent samples slower than once a millisecond
         self._latency, self._generated = HistogramWindow(), CounterWindow()
         self._queries, self._hits = CounterWindow(), CounterWindow()
+        self._served = ServedNames(pages, target.address)
 
     async def run(self) -> None:
         """Scrape until cancelled, on the node's slots."""
@@ -69,6 +71,7 @@ class EngineWatcher:
         try:
             await self._check_health(began)
             page = await self._page()
+            await self._served.refresh(began)
         except ScrapeFailedError as exc:
             self._failed(exc.why, at_ms)
             return
@@ -96,6 +99,7 @@ class EngineWatcher:
     def _failed(self, why: Failure, at_ms: int) -> None:
         self._instruments.scrape_failures.labels(self.target.address, why.value).inc()
         self._life = self._life.after_failure(why)
+        self._served.forget()
         if self._life.gone:
             self._keep(self._sample_without_values(Status.UNREACHABLE, at_ms))
 
@@ -122,7 +126,9 @@ class EngineWatcher:
             latency_p99_ms=None if p99_seconds is None else p99_seconds * 1000,
             tokens_per_second=self._generated.rate(now),
             prefix_hit_ratio=self._hit_ratio(now),
-            models=reading.models,
+            prompt_tokens_total=reading.prompt_tokens,
+            prompts_total=reading.prompts,
+            models=self._served.names or reading.models,
         )
 
     def _hit_ratio(self, now: float) -> float | None:

@@ -221,7 +221,7 @@ FAULTS = {
     "gateway null": (SMALL + "gateway:\n", "2: gateway: has no value"),
     "redis scheme": (SMALL + "redis: {url: 'http://:hush@a'}\n", "2: redis.url: the Redis URL has to begin with one of"),
     "redis prefix": (SMALL + "redis: {prefix: ''}\n", "2: redis.prefix: '' is no prefix"),
-    "default model": (SMALL + "default_model: mm\n", "2: default_model: no cluster and no split has the model 'mm'; did you mean 'm'?"),
+    "default model": (SMALL + "default_model: mm\n", "2: default_model: nothing has the model 'mm'; did you mean 'm'?"),
     "route to nowhere": (SMALL + "routes: [{match: {}, cluster: b}]\n", "2: routes[0].cluster: there is no cluster 'b'; known: a"),
     "route without cluster": (SMALL + "routes:\n- match: {}\n", "3: routes[0].cluster: is missing"),
     "route header twice": (in_match("header: {X-A: x, x-a: y}"), "4: routes[0].match.header.x-a: the header is given twice"),

@@ -26,6 +26,8 @@ def endpoint(address: str = "10.0.0.5:8000", **changes: Any) -> EndpointSample:
         "latency_p99_ms": 812.5,
         "tokens_per_second": 1534.0,
         "prefix_hit_ratio": 0.0,
+        "prompt_tokens_total": 123_456,
+        "prompts_total": 789,
         "models": ("phi-3", "microsoft/Phi-3-mini-4k-instruct"),
         "precision": "fp16",
     }

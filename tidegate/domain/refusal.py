@@ -12,14 +12,19 @@
     queue-timeout            429   rate_limit_error        rate_limit_exceeded
     no-endpoint              503   server_error            service_unavailable
 
-Types and codes are the ones OpenAI answers, where it has one: clients branch on them.
+Types and codes are the ones OpenAI answers, where it has one: clients branch on them. On Anthropic's paths the
+body has Anthropic's shape instead, with the type that belongs to the status:
+
+    400, 415 invalid_request_error   404 not_found_error   413 request_too_large   429 rate_limit_error   503 api_error
 """
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -68,6 +73,37 @@ SHAPES: Final[dict[Reason, HttpShape]] = {
 }
 
 
+ANTHROPIC_TYPES: Final[Mapping[int, str]] = {
+    400: _BAD,
+    404: "not_found_error",
+    405: _BAD,
+    413: "request_too_large",
+    415: _BAD,
+    429: "rate_limit_error",
+    503: "api_error",
+}
+"""`error.type` of Anthropic by status. 503 says that no replica is there, which is not its `overloaded_error`."""
+
+
+class Dialect(StrEnum):
+    """Whose error object a client understands."""
+
+    OPENAI = "openai"
+    ANTHROPIC = "anthropic"
+
+
+MESSAGES_PATH: Final = r"(?:/+anthropic)?(?:/+v1)?/+messages(?:/[^?]*)?"
+"""Anthropic's paths, without a query; the syntax is RE2's too, since Envoy matches by it."""
+
+_messages_path: Final = re.compile(MESSAGES_PATH).fullmatch
+
+
+def dialect_of(path: str | None) -> Dialect:
+    """By the path of a request, with or without its query; OpenAI's when it is unknown."""
+    known = path is not None and _messages_path(path.partition("?")[0])
+    return Dialect.ANTHROPIC if known else Dialect.OPENAI
+
+
 class Refusal(TidegateError):  # noqa: N818 - the noun of the contract
     """A request that is answered instead of served.
 
@@ -102,11 +138,20 @@ class HttpAnswer:
     body: bytes
 
 
-def http_answer(refusal: Refusal) -> HttpAnswer:
-    """The status, headers and OpenAI-shaped JSON body that a client gets for `refusal`."""
+def error_body(shape: HttpShape, message: str, dialect: Dialect, param: str | None = None) -> bytes:
+    """The JSON of an error."""
+    body: Mapping[str, Any]
+    if dialect is Dialect.ANTHROPIC:
+        body = {"type": "error", "error": {"type": ANTHROPIC_TYPES[shape.status], "message": message}}
+    else:
+        body = {"error": {"message": message, "type": shape.type, "param": param, "code": shape.code}}
+    return msgspec.json.encode(body)
+
+
+def http_answer(refusal: Refusal, dialect: Dialect = Dialect.OPENAI) -> HttpAnswer:
+    """The status, headers and JSON body that a client of that dialect gets for `refusal`."""
     shape = SHAPES[refusal.reason]
-    error = {"message": refusal.message, "type": shape.type, "param": refusal.param, "code": shape.code}
     headers = [("content-type", "application/json"), (REASON_HEADER, refusal.reason.value), *refusal.headers]
     if refusal.retry_after_seconds is not None:
         headers.append(("retry-after", str(refusal.retry_after_seconds)))
-    return HttpAnswer(shape.status, tuple(headers), msgspec.json.encode({"error": error}))
+    return HttpAnswer(shape.status, tuple(headers), error_body(shape, refusal.message, dialect, refusal.param))

@@ -27,8 +27,10 @@ class EndpointSample:
     """State of one replica at `sampled_at_ms` (Unix milliseconds).
 
     `running` and `waiting` count requests; `kv_used_ratio` and `prefix_hit_ratio` lie in [0, 1];
-    `latency_p99_ms` is end to end; `tokens_per_second` is what the replica generates. A field that the engine
-    does not tell is None.
+    `latency_p99_ms` is end to end; `tokens_per_second` is what the replica generates. `prompt_tokens_total` and
+    `prompts_total` are the engine's counters of prompts whose first token is there; they begin anew with the
+    engine. `models` are the names that it serves, adapters among them. A field that the engine does not tell is
+    None.
     """
 
     cluster: str
@@ -47,6 +49,8 @@ class EndpointSample:
     latency_p99_ms: float | None = None
     tokens_per_second: float | None = None
     prefix_hit_ratio: float | None = None
+    prompt_tokens_total: int | None = None
+    prompts_total: int | None = None
     models: tuple[str, ...] = ()
     precision: str | None = None
 

@@ -17,5 +17,18 @@ METADATA_CLUSTER: Final = "cluster"
 LB_METADATA_NAMESPACE: Final = "envoy.lb"
 DESTINATION_ENDPOINT: Final = "x-gateway-destination-endpoint"
 
-# A CEL attribute that Envoy sends with the first ext_proc message; an absent header's is left out.
-CONTENT_ENCODING_ATTRIBUTE: Final = "request.headers['content-encoding']"
+# CEL attributes that Envoy sends with the first ext_proc message; an absent header's is left out.
+PATH_ATTRIBUTE: Final = "request.path"
+
+
+def header_attribute(name: str) -> str:
+    """The CEL attribute of a header, by its lower-case name. It is the key under which Envoy sends the value.
+
+    A header name holds no double quote and no backslash, so one kind of quotes always fits.
+    """
+    quote = '"' if "'" in name else "'"
+    return f"request.headers[{quote}{name}{quote}]"
+
+
+CONTENT_ENCODING_ATTRIBUTE: Final = header_attribute("content-encoding")
+CONTENT_TYPE_ATTRIBUTE: Final = header_attribute("content-type")

@@ -142,6 +142,8 @@ _ENDPOINT_FIELDS: Final[Mapping[str, Callable[[Any], Any]]] = {
     "latency_p99_ms": amount,
     "tokens_per_second": amount,
     "prefix_hit_ratio": ratio,
+    "prompt_tokens_total": count,
+    "prompts_total": count,
     "models": names,
     "precision": word,
 }
@@ -154,7 +156,8 @@ def encode_endpoint(sample: EndpointSample) -> dict[str, str | int | bytes]:
     """Fields of `endpoint:{cluster}:{host:port}`; unknown ones are left out.
 
     node sampled_at_ms seq status running waiting kv_used_ratio kv_capacity_tokens block_size vram_free_bytes
-    vram_total_bytes latency_p99_ms tokens_per_second prefix_hit_ratio models (JSON list) precision
+    vram_total_bytes latency_p99_ms tokens_per_second prefix_hit_ratio prompt_tokens_total prompts_total
+    models (JSON list) precision
     """
     known = _known(sample)
     del known["cluster"], known["address"]
@@ -239,6 +242,8 @@ def _plausible(sample: EndpointSample) -> bool:
         and (sample.vram_total_bytes or 0) >= 0
         and (sample.kv_capacity_tokens or 0) >= 0
         and (sample.block_size or 0) >= 0
+        and (sample.prompt_tokens_total or 0) >= 0
+        and (sample.prompts_total or 0) >= 0
     )
 
 
