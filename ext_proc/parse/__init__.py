@@ -1,5 +1,17 @@
-"""Reads a request's body into a `RequestInfo`, once, and only the fields that routing needs.
+"""Reads a request's path, headers and body into a `RequestInfo`, once, and only the fields that routing needs.
 
-Anything about the bytes and the JSON of a request belongs here; which cluster or replica serves it does not.
-Raises Refusal and nothing else. `ext_proc.session` calls `parse_body`.
+Anything about the bytes and the fields of a request belongs here; which cluster or replica serves it does not.
+Raises Refusal and nothing else. `ext_proc.decide` calls `request.parse_request`, and `span` to rename a model.
+
+    request      the entry: limit, encoding, content type
+    endpoint     path → Api, and the model of Azure's paths
+    encoding     gzip and zstd, under the size limit
+    body         JSON → Body, one decode
+    multipart    multipart/form-data → Body, without copying files
+    scalars      numbers, flags and strings as lenient clients write them
+    prompt       text, token ids, media and tools, counted and fingerprinted in one walk
+    fingerprint  the chain of hashes
+    images       size, steps, pictures and LoRA adapters
+    info         Body → RequestInfo, by endpoint
+    span         where the model's name stands
 """

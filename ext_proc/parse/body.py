@@ -1,50 +1,229 @@
-"""JSON bodies: one decode, unknown fields skipped unread."""
+"""JSON bodies: one decode, unknown fields skipped unread.
+
+Every field takes every JSON type, so that a wrong type in one field is that field's fault, not the document's.
+Fields stay encoded (`Raw`) unless they hold the prompt; a base64 picture is stepped over, never copied.
+"""
 
 from __future__ import annotations
 
-from typing import Final
+import re
+import threading
+from typing import Any, Final
 
 import msgspec
+from msgspec import Raw
 
+from ext_proc.parse.scalars import NULL
 from tidegate.domain.refusal import Reason, Refusal
-from tidegate.domain.request import RequestInfo
-from tidegate.domain.routing import Api
 
-_NULL: Final = msgspec.Raw(b"null")
+LARGEST_STRUCTURE: Final = 100_000
+"""Lists and objects that a body may hold: a decoded one takes some 300 bytes, written as `{}` it takes two."""
 
-
-class _Fields(msgspec.Struct):
-    """Raw values: a wrong type in one field is that field's fault, not the document's."""
-
-    model: msgspec.Raw = _NULL
-    stream: msgspec.Raw = _NULL
-
-
-_decode_fields: Final = msgspec.json.Decoder(_Fields).decode
-_decode_model: Final = msgspec.json.Decoder(str | None).decode
+_BOM: Final = b"\xef\xbb\xbf"
+_STRING: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+"?', re.DOTALL)
+_LONE_SURROGATE: Final = re.compile(
+    rb"(?<!\\)((?:\\\\)*+)"
+    rb"(?:\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F][0-9a-fA-F]{2})"
+    rb"|(?<!\\u[dD][89abAB][0-9a-fA-F]{2})\\u[dD][c-fC-F][0-9a-fA-F]{2})"
+)
+_MOST_SURROGATES: Final = 10_000
 
 
-def parse_body(body: bytes) -> RequestInfo:
-    """Read `body`. Raises Refusal (invalid-json, invalid-request)."""
-    fields = _fields(body)
-    return RequestInfo(api=Api.UNKNOWN, model=_model(fields.model), stream=bytes(fields.stream) == b"true")
+class Item(msgspec.Struct, gc=False):
+    """A message, a part of one, or an item of the Responses API: the three nest and share their fields."""
+
+    role: Value = None
+    type: Value = None
+    content: Value = None
+    text: Value = None
+    output: Value = None
+    uuid: Raw = NULL
+    name: Raw = NULL
+    tool_calls: Raw = NULL
+    function_call: Raw = NULL
+    arguments: Raw = NULL
+    input: Raw = NULL
+    image_url: Raw = NULL
+    image: Raw = NULL
+    image_embeds: Raw = NULL
+    image_pil: Raw = NULL
+    input_audio: Raw = NULL
+    audio_url: Raw = NULL
+    audio_embeds: Raw = NULL
+    video_url: Raw = NULL
+    video: Raw = NULL
+    video_embeds: Raw = NULL
+    source: Raw = NULL
+    file: Raw = NULL
 
 
-def _fields(body: bytes) -> _Fields:
+Part = str | int | float | bool | Item | list[Raw] | None
+Value = str | int | float | bool | Item | list[str | int | float | bool | Item | list[Part] | None] | None
+"""Any JSON value, down to where a prompt can stand."""
+
+
+class Model:
+    """The value of the key `model`, whatever its type."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: object) -> None:
+        self.value = value
+
+
+class Body(msgspec.Struct, gc=False):
+    """The fields of every endpoint. A form's fields are put into the same shape."""
+
+    model: Model | None = None
+
+    # prompts
+    messages: Value = None
+    prompt: Value = None
+    input: Value = None
+    system: Value = None
+    instructions: Value = None
+    text: Value = None
+    texts: Value = None
+    input_ids: Value = None
+    token_ids: Value = None
+    tokens: Value = None
+    query: Value = None
+    queries: Value = None
+    documents: Value = None
+    items: Value = None
+    text_1: Value = None
+    text_2: Value = None
+    data_1: Value = None
+    data_2: Value = None
+    prompt_embeds: Raw = NULL
+    tools: Raw = NULL
+    functions: Raw = NULL
+
+    # decoding
+    stream: Raw = NULL
+    n: Raw = NULL
+    best_of: Raw = NULL
+    beam_width: Raw = NULL
+    max_tokens: Raw = NULL
+    max_completion_tokens: Raw = NULL
+    max_output_tokens: Raw = NULL
+    max_new_tokens: Raw = NULL
+    sampling_params: Raw = NULL
+    priority: Raw = NULL
+
+    # affinity
+    user: Raw = NULL
+    safety_identifier: Raw = NULL
+    metadata: Raw = NULL
+    cache_salt: Raw = NULL
+    prompt_cache_key: Raw = NULL
+    previous_response_id: Raw = NULL
+    session_id: Raw = NULL
+    session_params: Raw = NULL
+
+    # pictures and adapters
+    size: Raw = NULL
+    width: Raw = NULL
+    height: Raw = NULL
+    steps: Raw = NULL
+    num_inference_steps: Raw = NULL
+    num_outputs_per_prompt: Raw = NULL
+    batch_size: Raw = NULL
+    n_iter: Raw = NULL
+    image: Raw = NULL
+    images: Raw = NULL
+    init_images: Raw = NULL
+    image_data: Raw = NULL
+    audio_data: Raw = NULL
+    video_data: Raw = NULL
+    lora: Raw = NULL
+    loras: Raw = NULL
+    lora_path: Raw = NULL
+    lora_request: Raw = NULL
+    extra_body: Raw = NULL
+    override_settings: Raw = NULL
+
+
+class _Reader(threading.local):
+    """A decoder that sees the key `model` twice when it stands twice, escaped or not."""
+
+    def __init__(self) -> None:
+        self._seen = False
+        self._decode = msgspec.json.Decoder(Body, dec_hook=self._model).decode
+
+    def read(self, body: bytes) -> Body:
+        self._seen = False
+        return self._decode(body)
+
+    def _model(self, _: type, value: object) -> Model:
+        if self._seen:
+            raise Refusal(Reason.INVALID_REQUEST, "The body names `model` twice.", param="model")
+        self._seen = True
+        return Model(value)
+
+
+_reader: Final = _Reader()
+
+
+def read_json(body: bytes) -> Body:
+    """Decode `body`. Raises Refusal: invalid-json, or invalid-request for a second `model`."""
+    body = body.removeprefix(_BOM)
+    _check_structure(body)
     try:
-        return _decode_fields(body)
+        return _reader.read(body)
     except msgspec.ValidationError as exc:
-        raise Refusal(Reason.INVALID_JSON, "The body must be a JSON object.") from exc
+        raise _unfit(exc) from exc
     except (msgspec.DecodeError, UnicodeDecodeError) as exc:
-        raise Refusal(Reason.INVALID_JSON, f"The body is not valid JSON: {exc}.") from exc
+        if b"\\ud" not in body and b"\\uD" not in body:
+            raise broken(exc, body) from exc
+        return _read_again(body)
     except RecursionError as exc:
         raise Refusal(Reason.INVALID_JSON, "The body is nested too deeply.") from exc
 
 
-def _model(raw: msgspec.Raw) -> str | None:
+def _read_again(body: bytes) -> Body:
+    """Read a body with unpaired surrogate escapes, which Python clients write, as if U+FFFD stood there."""
     try:
-        return _decode_model(raw)
+        return _reader.read(_LONE_SURROGATE.sub(rb"\1\\ufffd", body, count=_MOST_SURROGATES))
     except msgspec.ValidationError as exc:
-        raise Refusal(Reason.INVALID_REQUEST, "`model` must be a string.", param="model") from exc
+        raise _unfit(exc) from exc
     except (msgspec.DecodeError, UnicodeDecodeError) as exc:
-        raise Refusal(Reason.INVALID_JSON, f"The body is not valid JSON: `model`: {exc}.") from exc
+        raise broken(exc, body) from exc
+    except RecursionError as exc:
+        raise Refusal(Reason.INVALID_JSON, "The body is nested too deeply.") from exc
+
+
+def _check_structure(body: bytes) -> None:
+    if len(body) <= 2 * LARGEST_STRUCTURE or _brackets(body) <= LARGEST_STRUCTURE:
+        return
+    if _brackets(_STRING.sub(b"", body)) > LARGEST_STRUCTURE:
+        message = f"The body has more than {LARGEST_STRUCTURE} lists and objects."
+        raise Refusal(Reason.INVALID_REQUEST, message)
+
+
+def _brackets(text: bytes) -> int:
+    return text.count(b"{") + text.count(b"[")
+
+
+def _unfit(exc: msgspec.ValidationError) -> Refusal:
+    if "out of range" in str(exc):
+        return Refusal(Reason.INVALID_REQUEST, "The body holds a number that is too large.")
+    return Refusal(Reason.INVALID_JSON, "The body must be a JSON object.")
+
+
+def broken(exc: Exception, body: bytes = b"") -> Refusal:
+    """The refusal for bytes that are no JSON."""
+    if not body.strip():
+        return Refusal(Reason.INVALID_JSON, "The body is empty.")
+    if isinstance(exc, UnicodeDecodeError) or "UTF-8" in str(exc):
+        return Refusal(Reason.INVALID_JSON, "The body must be UTF-8.")
+    fault = str(exc).removeprefix("JSON is malformed: ")
+    return Refusal(Reason.INVALID_JSON, f"The body is not valid JSON: {fault[:1].lower()}{fault[1:]}.")
+
+
+def decode_or(kind: Any, raw: Raw | bytes, default: Any) -> Any:
+    """`raw` as `kind`, or `default` when it is something else."""
+    try:
+        return msgspec.json.decode(raw, type=kind)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return default

@@ -2,20 +2,57 @@
 
 from __future__ import annotations
 
-from ext_proc.parse.body import parse_body
-from tidegate.domain.refusal import Reason, Refusal
+import msgspec
+from msgspec import Raw
+
+from ext_proc.parse.body import Body, Model, broken, read_json
+from ext_proc.parse.encoding import decoded
+from ext_proc.parse.endpoint import Endpoint, endpoint_of
+from ext_proc.parse.info import info_of
+from ext_proc.parse.multipart import Form, read_form
+from ext_proc.parse.scalars import NULL
 from tidegate.domain.request import RequestInfo
+
+_FORM = "multipart/form-data"
 
 
 def parse_request(
     body: bytes, *, path: str, content_type: str | None, content_encoding: str | None, max_bytes: int
 ) -> RequestInfo:
-    """Read `body`. Raises Refusal and nothing else."""
-    if len(body) > max_bytes:
-        message = f"The body has {len(body)} bytes; at most {max_bytes} are accepted."
-        raise Refusal(Reason.BODY_TOO_LARGE, message)
-    if content_encoding is not None and content_encoding.strip().lower() not in {"", "identity"}:
-        message = "The content-encoding of the body is not supported; send it unencoded."
-        raise Refusal(Reason.UNSUPPORTED_ENCODING, message)
-    del path, content_type
-    return parse_body(body)
+    """Read a request of at most `max_bytes`, before and after decoding its content-encoding.
+
+    `path` is as the client sent it, with its query. The content-type tells forms from JSON and nothing else: a body
+    of any other type is read as JSON, which is what curl's default type hides.
+
+    Raises Refusal: invalid-json, invalid-request, body-too-large, unsupported-encoding.
+    """
+    plain = decoded(body, content_encoding, max_bytes)
+    endpoint = endpoint_of(path)
+    try:
+        if is_form(content_type):
+            return _form_info(read_form(plain, content_type or ""), endpoint)
+        return info_of(read_json(plain), endpoint)
+    except (msgspec.DecodeError, UnicodeDecodeError) as exc:  # inside a field that was left encoded
+        raise broken(exc, plain) from exc
+
+
+def is_form(content_type: str | None) -> bool:
+    """Whether a body of this type is a form with parts."""
+    return content_type is not None and content_type.partition(";")[0].strip().lower() == _FORM
+
+
+def _form_info(form: Form, endpoint: Endpoint) -> RequestInfo:
+    body = Body()
+    for name in form.spans:
+        if name == "model":
+            body.model = Model(form.value(name))
+        elif name in _ENCODED:
+            setattr(body, name, Raw(msgspec.json.encode(form.value(name))))
+        elif name in _TEXTS:
+            setattr(body, name, form.value(name))
+    return info_of(body, endpoint, files=len(form.files))
+
+
+_DEFAULTS = Body()
+_ENCODED = frozenset(name for name in Body.__struct_fields__ if getattr(_DEFAULTS, name) is NULL)
+_TEXTS = frozenset(("prompt", "input", "text", "instructions"))

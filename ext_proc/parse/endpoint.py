@@ -1,0 +1,78 @@
+"""Which endpoint a path means, however a client writes it. The path is forwarded as it came."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final
+from urllib.parse import unquote
+
+from tidegate.domain.routing import Api
+
+_PAIRS: Final[dict[tuple[str, ...], Api]] = {
+    ("chat", "completions"): Api.CHAT,
+    ("completions", "batch"): Api.CHAT,
+    ("messages", "count_tokens"): Api.COUNT_TOKENS,
+    ("images", "generations"): Api.IMAGES,
+    ("images", "edits"): Api.IMAGES,
+    ("images", "variations"): Api.IMAGES,
+    ("v1", "txt2img"): Api.IMAGES,
+    ("v1", "img2img"): Api.IMAGES,
+    ("audio", "speech"): Api.AUDIO,
+    ("audio", "transcriptions"): Api.AUDIO,
+    ("audio", "translations"): Api.AUDIO,
+}
+_SINGLES: Final = {
+    "completions": Api.COMPLETIONS,
+    "embeddings": Api.EMBEDDINGS,
+    "embed": Api.EMBEDDINGS,
+    "responses": Api.RESPONSES,
+    "messages": Api.MESSAGES,
+    "rerank": Api.RERANK,
+    "score": Api.SCORE,
+    "pooling": Api.POOLING,
+    "classify": Api.POOLING,
+    "tokenize": Api.TOKENIZE,
+    "detokenize": Api.DETOKENIZE,
+    "generate": Api.GENERATE,
+}
+_MOUNTS: Final = re.compile(r"v\d\w*|openai|anthropic|cohere|api|inference")
+"""What may stand before a single word; `/v1/threads/7/messages` is another endpoint than `/v1/messages`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """`api` and `name` (the last segment) of a path, and the model that it names, if it does."""
+
+    api: Api
+    name: str
+    model: str | None = None
+
+
+@lru_cache(maxsize=1024)
+def endpoint_of(path: str) -> Endpoint:
+    """The endpoint of `path`, which may have a query, a trailing slash, doubled slashes and percent escapes."""
+    bare = path.partition("?")[0].partition("#")[0]
+    segments = tuple(unquote(segment) for segment in bare.split("/") if segment)
+    segments, model = _without_deployment(segments)
+    name = segments[-1] if segments else ""
+    return Endpoint(_api(segments, named=model is not None), name, model)
+
+
+def _without_deployment(segments: tuple[str, ...]) -> tuple[tuple[str, ...], str | None]:
+    """Azure's `…/deployments/NAME/…` in two: the path without it, and NAME."""
+    for at, segment in enumerate(segments[:-2]):
+        if segment == "deployments":
+            return segments[:at] + segments[at + 2 :], segments[at + 1]
+    return segments, None
+
+
+def _api(segments: tuple[str, ...], *, named: bool) -> Api:
+    pair = _PAIRS.get(segments[-2:])
+    if pair is not None:
+        return pair
+    if not segments:
+        return Api.UNKNOWN
+    mounted = len(segments) == 1 or named or _MOUNTS.fullmatch(segments[-2]) is not None
+    return _SINGLES.get(segments[-1], Api.UNKNOWN) if mounted else Api.UNKNOWN

@@ -1,0 +1,101 @@
+"""The fingerprint of a prompt: 64-bit hashes, each chained to the one before it.
+
+    seed = model, cache_salt, LoRA names
+    system text ─▶ tools ─▶ message ─▶ message …      a mark after each, and inside a long text after each block
+
+Two requests share a prompt up to the last mark that they have in common. The hash is xxh3 and equal in every process.
+
+What does not count: `cache_control`, ids, names and other fields around a text; and an attribution line at the head
+of a system text (`x-anthropic-billing-header: …`), which changes with every request and which vLLM removes before
+it renders the prompt. A date in a system text does count: the engine's own cache ends there as well.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from itertools import chain, count, takewhile
+from typing import Final
+
+from xxhash import xxh3_64_intdigest
+
+Buffer = bytes | memoryview
+
+_KI: Final = 1 << 10
+_FIRST_ENDS: Final = (*range(_KI, 8 * _KI, _KI), *range(8 * _KI, 65 * _KI, 4 * _KI))
+_LAST_STEP: Final = 16 * _KI
+"""Blocks of a text, in code points: of 1 Ki up to 8 Ki, of 4 Ki up to 64 Ki, then of 16 Ki."""
+
+_ROLES: Final = {
+    role: xxh3_64_intdigest(role.encode())
+    for role in ("system", "developer", "user", "assistant", "tool", "function", "tools")
+}
+_ATTRIBUTION: Final = re.compile(r"x-[a-z0-9-]{0,40}(?:billing|attribution)[a-z0-9-]{0,40}:[^\n]*\n*", re.IGNORECASE)
+
+
+def without_attribution(text: str) -> str:
+    """`text` without an attribution line at its head."""
+    if text[:2] not in {"x-", "X-"}:
+        return text
+    found = _ATTRIBUTION.match(text)
+    return text[found.end() :] if found else text
+
+
+class Chain:
+    """A fingerprint under construction. `marks` is the result so far."""
+
+    __slots__ = ("_hash", "marks")
+
+    def __init__(self, *seed: str | None) -> None:
+        text = "\0".join(part or "" for part in seed)
+        self._hash = xxh3_64_intdigest(text.encode("utf-8", "surrogatepass"))
+        self.marks: list[int] = []
+
+    def begin(self, role: str) -> None:
+        """A message of `role` follows."""
+        known = _ROLES.get(role)
+        self._hash ^= xxh3_64_intdigest(role.encode("utf-8", "surrogatepass")) if known is None else known
+
+    def end(self) -> None:
+        """A message, or all that stands before the first, is complete."""
+        self.marks.append(self._hash)
+
+    def text(self, text: str) -> None:
+        """Add text, with a mark after each block that more text follows."""
+        if len(text) <= _KI:
+            self._hash = xxh3_64_intdigest(_bytes(text), self._hash)
+        elif text.isascii():
+            self.data(text.encode())
+        else:
+            start = 0
+            for end in _block_ends(len(text)):
+                self._block(_bytes(text[start:end]))
+                start = end
+            self._hash = xxh3_64_intdigest(_bytes(text[start:]), self._hash)
+
+    def data(self, data: Buffer) -> None:
+        """Add bytes, with marks as `text` has them."""
+        view = memoryview(data)
+        start = 0
+        for end in _block_ends(len(view)):
+            self._block(view[start:end])
+            start = end
+        self._hash = xxh3_64_intdigest(view[start:], self._hash)
+
+    def whole(self, data: Buffer) -> None:
+        """Add bytes that are one thing, such as a picture, without marks inside."""
+        self._hash = xxh3_64_intdigest(data, self._hash)
+
+    def _block(self, data: Buffer) -> None:
+        self._hash = xxh3_64_intdigest(data, self._hash)
+        self.marks.append(self._hash)
+
+
+def _bytes(text: str) -> bytes:
+    """UTF-16 is a copy of what Python holds for a text beyond Latin-1, and so costs a tenth of UTF-8."""
+    return text.encode() if text.isascii() else text.encode("utf-16-le", "surrogatepass")
+
+
+def _block_ends(length: int) -> Iterator[int]:
+    """Where the blocks of a text end that more text follows."""
+    return takewhile(length.__gt__, chain(_FIRST_ENDS, count(_FIRST_ENDS[-1] + _LAST_STEP, _LAST_STEP)))
