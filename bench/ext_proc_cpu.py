@@ -28,8 +28,9 @@ from ext_proc.decide import Decider
 from ext_proc.health import EXTERNAL_PROCESSOR, Health
 from ext_proc.metrics import ExtProcMetrics
 from ext_proc.responses import routed
-from ext_proc.route import ModelRoutes
+from ext_proc.route import Routes
 from ext_proc.session import Session
+from ext_proc.tokens import TokenBook
 from ext_proc.transport.grpcio import GrpcioServer
 from ext_proc.view import FleetView
 from tidegate.domain.sample import EndpointSample, Status
@@ -109,7 +110,8 @@ def _server(name: str) -> Iterator[tuple[int, str]]:
 
 
 async def _serve(name: str) -> None:
-    metrics = ExtProcMetrics(CollectorRegistry())
+    tokens = TokenBook([MODEL])
+    metrics = ExtProcMetrics(CollectorRegistry(), tokens)
     if name == SERVERS[0]:
         server, work = aio.server(), None
         server.add_generic_rpc_handlers((_Bare(),))
@@ -118,7 +120,8 @@ async def _serve(name: str) -> None:
         print(f"127.0.0.1:{port}", flush=True)
     else:
         view = FleetView(_topology(), 3000)
-        decide = Decider(ModelRoutes(_topology()), view, metrics, max_request_bytes=1 << 25, clock=now_ms).decide
+        routes = Routes(_topology(), view.cluster_listing, tokens.ratio_of)
+        decide = Decider(routes, view, tokens, metrics, max_request_bytes=1 << 25, clock=now_ms).decide
         ours = GrpcioServer(lambda: Session(decide), Health(), metrics, max_body_bytes=1 << 25)
         work = asyncio.create_task(_keep_sampled(view))
         print(await ours.start("127.0.0.1:0"), flush=True)

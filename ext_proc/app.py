@@ -10,11 +10,13 @@ import structlog
 from prometheus_client import CollectorRegistry
 
 from ext_proc.decide import Decider
-from ext_proc.feed import FleetFeed
+from ext_proc.feed import SERVICE, SHARED, FleetFeed
 from ext_proc.health import Health
 from ext_proc.metrics import ExtProcMetrics
-from ext_proc.route import ModelRoutes
+from ext_proc.recent import RecentRequests
+from ext_proc.route import Routes
 from ext_proc.session import Session
+from ext_proc.tokens import TokenBook
 from ext_proc.transport.grpcio import GrpcioServer
 from ext_proc.view import FleetView
 from tidegate.domain.errors import ConfigError, StoreError
@@ -49,25 +51,33 @@ async def serve_on(store: Store, file: FileConfig, settings: ExtProcSettings) ->
     """`serve` on a given store, which stays open."""
     registry = CollectorRegistry()
     service = Service("ext_proc", registry)
-    health, metrics = Health(), ExtProcMetrics(registry)
     fleet = FleetView(file.topology, settings.sample_ttl_ms)
+    tokens = TokenBook(fleet.names)
+    health, metrics = Health(), ExtProcMetrics(registry, tokens)
+    recent = RecentRequests() if settings.debug_requests else None
     decider = Decider(
-        ModelRoutes(file.topology),
+        Routes(file.topology, fleet.cluster_listing, tokens.ratio_of),
         fleet,
+        tokens,
         metrics,
         max_request_bytes=file.gateway.max_request_bytes,
         clock=now_ms,
+        recent=recent,
     )
     server = GrpcioServer(
         lambda: Session(decider.decide), health, metrics, max_body_bytes=file.gateway.max_request_bytes
     )
-    page = MetricsPage(registry, lambda: "stopping" if service.stopping.is_set() else None)
+    page = MetricsPage(
+        registry,
+        lambda: "stopping" if service.stopping.is_set() else None,
+        {} if recent is None else {"/debug/last": recent.last},
+    )
     info: dict[str, str | None] = {"metrics": await page.start(settings.metrics_listen)}
     info["listen"] = await server.start(settings.listen)
-    _start_tasks(service, store, fleet, settings, info)
+    _start_tasks(service, store, fleet, tokens, settings, info)
     log.info("ext_proc serves", **info)
-    if file.topology.routes or file.topology.splits:
-        log.warning("routes and splits are not applied: the model's name alone decides the cluster")
+    if file.topology.splits:
+        log.warning("splits are not applied: rules and the model's name alone decide the cluster")
     await service.run_until_stopped()
     health.drain()
     await server.stop(GRACE_SECONDS)
@@ -81,23 +91,30 @@ def instance_name() -> str:
 
 
 def _start_tasks(
-    service: Service, store: Store, fleet: FleetView, settings: ExtProcSettings, info: dict[str, str | None]
+    service: Service,
+    store: Store,
+    fleet: FleetView,
+    tokens: TokenBook,
+    settings: ExtProcSettings,
+    info: dict[str, str | None],
 ) -> None:
     feed = FleetFeed(fleet, store, tick_ms=settings.tick_ms, clock=now_ms)
 
     async def beat() -> None:
         while True:
-            await store.beat("ext_proc", instance_name(), info, ttl_ms=BEAT_TTL_MS)
+            told = {**info, SHARED: tokens.shared()}
+            await store.beat(SERVICE, instance_name(), told, ttl_ms=BEAT_TTL_MS)
             await asyncio.sleep(BEAT_SECONDS)
 
     service.spawn("samples", feed.follow_samples)
     service.spawn("decisions", feed.follow_decisions)
     service.spawn("names", feed.follow_names)
+    service.spawn("tokens", lambda: feed.follow_tokens(tokens, instance_name()))
     service.spawn("presence", beat)
 
 
 async def _leave(store: Store) -> None:
     try:
-        await store.leave("ext_proc", instance_name())
+        await store.leave(SERVICE, instance_name())
     except StoreError as exc:
         log.warning("presence not withdrawn", error=str(exc))

@@ -13,15 +13,21 @@ from collections.abc import Callable
 from ipaddress import ip_address
 from typing import Protocol
 
+from ext_proc.tokens import TokenBook, read_shared
 from ext_proc.view import FleetView, destination
 from tidegate.domain.topology import split_address
-from tidegate.store.ports import DecisionLog, SampleSource
+from tidegate.store.ports import DecisionLog, Presence, SampleSource
 
 RESOLVE_SECONDS = 1.0
 """Between two looks at host names: a replica that registers by name is picked within this time."""
+TOKENS_SECONDS = 1.0
+"""Between two looks at the engines' counters of prompts."""
+SERVICE = "ext_proc"
+SHARED = "sent"
+"""The key of an instance's presence under which it tells what it sent."""
 
 
-class FleetStore(SampleSource, DecisionLog, Protocol):
+class FleetStore(SampleSource, DecisionLog, Presence, Protocol):
     """What the feed reads."""
 
 
@@ -44,6 +50,14 @@ class FleetFeed:
             self._view.registered(await self._store.registered(), self._clock())
             self._view.weighted(await self._store.effective(self._view.names))
             await asyncio.sleep(self._tick_seconds)
+
+    async def follow_tokens(self, book: TokenBook, instance: str) -> None:
+        """Teach `book` what the engines count, against what this and every other instance sent."""
+        while True:
+            present = (await self._store.present()).get(SERVICE, {})
+            others = [read_shared(info.get(SHARED)) for name, info in present.items() if name != instance]
+            book.look(self._view.samples(), others)
+            await asyncio.sleep(TOKENS_SECONDS)
 
     async def follow_names(self) -> None:
         """Resolve the replicas that are named by host. A name that does not resolve keeps its last address."""

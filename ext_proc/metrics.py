@@ -17,6 +17,7 @@ from prometheus_client.metrics_core import (
 )
 from prometheus_client.registry import Collector
 
+from ext_proc.tokens import TokenBook
 from tidegate.domain.refusal import Reason
 
 BOUNDS_SECONDS: Final = (25e-6, 50e-6, 100e-6, 250e-6, 500e-6, 1e-3, 2.5e-3, 5e-3, 10e-3, 50e-3, 0.25)
@@ -25,7 +26,8 @@ BOUNDS_SECONDS: Final = (25e-6, 50e-6, 100e-6, 250e-6, 500e-6, 1e-3, 2.5e-3, 5e-
 class ExtProcMetrics(Collector):
     """What ext_proc did since it started. Labels are cluster names of the file and reasons of the contract."""
 
-    def __init__(self, registry: CollectorRegistry) -> None:
+    def __init__(self, registry: CollectorRegistry, tokens: TokenBook) -> None:
+        self._tokens = tokens
         self.open_streams = 0
         self._decisions: Counter[tuple[str, str]] = Counter()
         self._refusals: Counter[Reason] = Counter()
@@ -68,6 +70,24 @@ class ExtProcMetrics(Collector):
         yield failures
         yield GaugeMetricFamily("tidegate_ext_proc_open_streams", "Streams open", value=self.open_streams)
         yield self._durations()
+        yield from self._prompts()
+
+    def _prompts(self) -> Iterator[Metric]:
+        """Estimated against counted, so that the error is visible. Engines also count what others sent to them."""
+        estimated = CounterMetricFamily(
+            "tidegate_ext_proc_estimated_prompt_tokens", "Prompt tokens sent, as estimated", labels=["cluster"]
+        )
+        counted = CounterMetricFamily(
+            "tidegate_ext_proc_counted_prompt_tokens", "Prompt tokens as the engines counted them", labels=["cluster"]
+        )
+        ratio = GaugeMetricFamily(
+            "tidegate_ext_proc_characters_per_token", "Learned size of a token, from 1 to 8", labels=["cluster"]
+        )
+        for name, book in self._tokens.clusters.items():
+            estimated.add_metric([name], book.estimated)
+            counted.add_metric([name], book.engines.total.tokens)
+            ratio.add_metric([name], book.learned.ratio)
+        yield from (estimated, counted, ratio)
 
     def _durations(self) -> Metric:
         bounds = [*(str(bound) for bound in BOUNDS_SECONDS), "+Inf"]

@@ -9,7 +9,7 @@ from envoy.config.core.v3.base_pb2 import HeaderValue, HeaderValueOption
 from envoy.service.ext_proc.v3 import external_processor_pb2 as pb
 from envoy.type.v3.http_status_pb2 import HttpStatus
 
-from tidegate.domain.refusal import Refusal, http_answer
+from tidegate.domain.refusal import Dialect, Refusal, http_answer
 from tidegate.domain.wire import (
     DESTINATION_ENDPOINT,
     LB_METADATA_NAMESPACE,
@@ -37,6 +37,19 @@ def routed(cluster: str, destinations: tuple[str, ...]) -> bytes:
 
     No destinations: Envoy's own balancing chooses within the cluster.
     """
+    serialised: bytes = _to_cluster(cluster, destinations).SerializeToString(deterministic=True)
+    return serialised
+
+
+def rewritten(cluster: str, destinations: tuple[str, ...], body: bytes) -> bytes:
+    """`routed`, with another body. The buffer filter behind ext_proc sets its content-length."""
+    response = _to_cluster(cluster, destinations)
+    response.request_body.response.body_mutation.body = body
+    serialised: bytes = response.SerializeToString(deterministic=True)
+    return serialised
+
+
+def _to_cluster(cluster: str, destinations: tuple[str, ...]) -> pb.ProcessingResponse:
     response = pb.ProcessingResponse()
     common = response.request_body.response
     common.header_mutation.CopyFrom(DUMMY_MUTATION)
@@ -46,13 +59,12 @@ def routed(cluster: str, destinations: tuple[str, ...]) -> bytes:
     if destinations:
         lb = metadata.get_or_create_struct(LB_METADATA_NAMESPACE)
         lb[DESTINATION_ENDPOINT] = ",".join(destinations)
-    serialised: bytes = response.SerializeToString(deterministic=True)
-    return serialised
+    return response
 
 
-def refused(refusal: Refusal) -> bytes:
+def refused(refusal: Refusal, dialect: Dialect = Dialect.OPENAI) -> bytes:
     """Answer the client in Envoy's place, by the contract's status, headers and body."""
-    answer = http_answer(refusal)
+    answer = http_answer(refusal, dialect)
     headers = [
         HeaderValueOption(
             header=HeaderValue(key=name, raw_value=value.encode("ascii")),

@@ -1,33 +1,114 @@
-"""Model name → cluster, by the configuration file."""
+"""A request → cluster: rules and names of the configuration file, then what only engines list.
+
+name as sent ──▶ alias? ──▶ first rule that holds ──▶ its cluster (and its name, if it gives one)
+                                   │ none
+                                   ▼
+                    the cluster that lists the name, in the file or by its engines
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from tidegate.domain.matching import Asked, holds
 from tidegate.domain.refusal import Reason, Refusal
-from tidegate.domain.topology import Cluster, Topology
+from tidegate.domain.request import RequestInfo
+from tidegate.domain.routing import RouteRule
+from tidegate.domain.tokens import FIRST_RATIO, estimate_tokens
+from tidegate.domain.topology import Topology
 
 SHOWN_CHARACTERS = 100
 """Characters of a client's model name that are repeated to it."""
 
+Header = Callable[[str], str | None]
+Lookup = Callable[[str], str | None]
+"""Model name → the cluster whose engines list it, None when none does."""
+Ratios = Callable[[str], float]
+"""Cluster → characters a token of its model."""
 
-class ModelRoutes:
-    """Which cluster serves a model. Immutable."""
 
-    def __init__(self, topology: Topology) -> None:
-        self._by_model = {model: cluster for cluster in topology.clusters for model in cluster.models}
+@dataclass(frozen=True, slots=True)
+class Routed:
+    """Where a request goes.
+
+    `write_model` is the name that has to stand in the body; None leaves the body as it is. `adapter` is the name
+    when only some of the cluster's replicas may have it, so that those which list it are preferred.
+    """
+
+    cluster: str
+    write_model: str | None = None
+    adapter: str | None = None
+
+
+class Routes:
+    """Immutable but for what `listed` and `ratio_of` tell."""
+
+    def __init__(
+        self, topology: Topology, listed: Lookup = lambda _: None, ratio_of: Ratios = lambda _: FIRST_RATIO
+    ) -> None:
+        self._homes = {name: c.name for c in topology.clusters for name in (*c.models, *c.loras)}
+        self._adapters = frozenset(name for c in topology.clusters for name in c.loras)
+        self._aliases = dict(topology.aliases)
         self._default = topology.default_model
+        self._listed, self._ratio_of = listed, ratio_of
+        self._rules = _by_name(topology.routes, self._aliases)
+        self._rules_of_any = _that_may_hold(topology.routes, ())
+        self._counting = _first_clusters(topology.routes)
 
-    def cluster_of(self, model: str | None) -> Cluster:
-        """The cluster of `model`, or of the default model when it is None or empty.
+    def route(self, info: RequestInfo, header: Header) -> Routed:
+        """Where `info` goes; `header` gives a header's value by its lower-case name.
 
-        Raises Refusal: model-required, model-not-found, or invalid-request for a name with control characters.
+        Raises Refusal: model-required, model-not-found, or invalid-request for what cannot be a name.
         """
-        name = model or self._default
-        if name is None:
+        sent = info.model or self._default
+        name = sent if sent is None else self._aliases.get(sent, sent)
+        rule = self._rule(info, sent, name, header)
+        if rule is not None:
+            return self._routed(rule.cluster, rule.model or name, sent)
+        if name is None or sent is None:
             raise Refusal(Reason.MODEL_REQUIRED, "The body must name a `model`.", param="model")
-        cluster = self._by_model.get(name)
+        cluster = self._homes.get(name) or self._listed(name)
         if cluster is None:
-            raise _unknown(name)
-        return cluster
+            raise _unknown(sent)
+        return self._routed(cluster, name, sent)
+
+    def _rule(self, info: RequestInfo, sent: str | None, name: str | None, header: Header) -> RouteRule | None:
+        rules = self._rules_of_any if sent is None else self._rules.get(sent, self._rules_of_any)
+        if not rules:
+            return None
+        names = tuple(one for one in (sent, name) if one is not None)
+        ratio = self._ratio_of(self._home_or_ruled(name))
+        asked = Asked(info, names, estimate_tokens(info, ratio), header)
+        return next((rule for rule in rules if holds(rule.match, asked)), None)
+
+    def _routed(self, cluster: str, name: str | None, sent: str | None) -> Routed:
+        everywhere = name in self._homes and name not in self._adapters
+        return Routed(cluster, None if name == sent else name, None if everywhere else name)
+
+    def _home_or_ruled(self, name: str | None) -> str:
+        """The cluster whose ratio counts a name's tokens: the same for every rule, so that ranges leave no gap."""
+        if name is None:
+            return ""
+        return self._homes.get(name) or self._counting.get(name) or ""
+
+
+def _by_name(rules: tuple[RouteRule, ...], aliases: Mapping[str, str]) -> dict[str, tuple[RouteRule, ...]]:
+    """For each name that a rule or an alias concerns, the rules that may hold for it, in file order."""
+    ruled = {rule.match.model for rule in rules if rule.match.model is not None}
+    return {name: _that_may_hold(rules, (name, aliases.get(name, name))) for name in ruled | aliases.keys()}
+
+
+def _that_may_hold(rules: Iterable[RouteRule], names: tuple[str, ...]) -> tuple[RouteRule, ...]:
+    return tuple(rule for rule in rules if rule.match.model is None or rule.match.model in names)
+
+
+def _first_clusters(rules: Iterable[RouteRule]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for rule in rules:
+        if rule.match.model is not None:
+            found.setdefault(rule.match.model, rule.cluster)
+    return found
 
 
 def _unknown(model: str) -> Refusal:

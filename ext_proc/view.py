@@ -44,23 +44,31 @@ class ClusterView:
         self._ordered = tuple(self._candidates.values())
         self._ledger = DispatchLedger()
         self._picks = 0
+        self._listing: dict[str, set[str]] = {}
 
     @property
     def candidates(self) -> tuple[Candidate, ...]:
         """Every known replica."""
         return self._ordered
 
-    def destinations(self, now_ms: int) -> tuple[str, ...]:
+    @property
+    def listed(self) -> Iterable[str]:
+        """Names of models that its replicas list, adapters among them."""
+        return self._listing
+
+    def destinations(self, now_ms: int, adapter: str | None = None) -> tuple[str, ...]:
         """Where the next request goes: up to two `ip:port`, best first, counted as dispatched to the first.
 
-        Empty when Envoy's weights decide. Raises Refusal (no-endpoint) when every replica is known to be closed.
+        Replicas that list `adapter` are preferred: others are chosen where none of those can be. Empty when
+        Envoy's weights decide. Raises Refusal (no-endpoint) when every replica is known to be closed.
         """
         moment = Moment(now_ms, self._ttl_ms, self._ledger.counts, self._picks)
         if not can_serve(self._ordered, moment):
             raise Refusal(Reason.NO_ENDPOINT, f"No endpoint of `{self.cluster.name}` can serve.")
         if self.cluster.lb is not LbPolicy.PICK:
             return ()
-        chosen = choose(self._ordered, moment)
+        chosen = choose(self._having(adapter), moment) if adapter in self._listing else ()
+        chosen = chosen or choose(self._ordered, moment)
         if chosen:
             self._picks += 1
             self._ledger.dispatched(chosen[0].address, now_ms)
@@ -75,6 +83,8 @@ class ClusterView:
             return
         self._ledger.sampled(sample.address, sample.sampled_at_ms)
         self._put(replace(known, sample=sample))
+        if sample.models and (last is None or sample.models != last.models):
+            self._lists(sample.address, sample.models)
 
     def weighted(self, weights: Mapping[str, int]) -> None:
         """The controller's weights. None at all means that nobody decided yet: the known ones stay."""
@@ -101,12 +111,25 @@ class ClusterView:
         if known is not None and known.destination not in found:
             self._put(replace(known, destination=found[0]))
 
+    def _having(self, adapter: str | None) -> tuple[Candidate, ...]:
+        listing = self._listing.get(adapter or "", ())
+        return tuple(candidate for candidate in self._ordered if candidate.address in listing)
+
+    def _lists(self, address: str, names: Iterable[str]) -> None:
+        """A replica lists these names and no others. One that says nothing keeps what it said last."""
+        for listing in self._listing.values():
+            listing.discard(address)
+        for name in names:
+            self._listing.setdefault(name, set()).add(address)
+        self._listing = {name: listing for name, listing in self._listing.items() if listing}
+
     def _put(self, candidate: Candidate) -> None:
         self._candidates[candidate.address] = candidate
         self._ordered = tuple(self._candidates.values())
 
     def _drop(self, address: str) -> None:
         del self._candidates[address]
+        self._lists(address, ())
         self._ledger.forget(address)
         self._ordered = tuple(self._candidates.values())
 
@@ -125,6 +148,16 @@ class FleetView:
     def cluster(self, name: str) -> ClusterView:
         """The view of a cluster of the file."""
         return self._clusters[name]
+
+    def samples(self) -> dict[str, list[EndpointSample]]:
+        """The last sample of each replica, by cluster, however old."""
+        return {
+            name: [c.sample for c in view.candidates if c.sample is not None] for name, view in self._clusters.items()
+        }
+
+    def cluster_listing(self, model: str) -> str | None:
+        """The first cluster, in file order, of which a replica lists `model`; None when none does."""
+        return next((name for name, view in self._clusters.items() if model in view.listed), None)
 
     def sampled(self, samples: Iterable[EndpointSample], now_ms: int) -> None:
         """Samples arrived."""

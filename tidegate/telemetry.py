@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import partial
+from types import MappingProxyType
+from typing import Any
 
+import msgspec
 import structlog
 from aiohttp import web
 from prometheus_client import CollectorRegistry
@@ -32,11 +36,23 @@ def configure_logs(level: str, log_format: str) -> None:
     )
 
 
-class MetricsPage:
-    """`/metrics` and `/healthz` on one port. `health()` returns None when well, else a sentence (503)."""
+LastOf = Callable[[int], list[Any]]
+"""The newest `n` of something, JSON-able."""
 
-    def __init__(self, registry: CollectorRegistry, health: Callable[[], str | None]) -> None:
-        self._registry, self._health = registry, health
+
+class MetricsPage:
+    """`/metrics` and `/healthz` on one port. `health()` returns None when well, else a sentence (503).
+
+    `lists` adds pages by path that answer `?n=N` (1 unless given) with JSON.
+    """
+
+    def __init__(
+        self,
+        registry: CollectorRegistry,
+        health: Callable[[], str | None],
+        lists: Mapping[str, LastOf] = MappingProxyType({}),
+    ) -> None:
+        self._registry, self._health, self._lists = registry, health, lists
         self._runner: web.AppRunner | None = None
 
     async def start(self, listen: str | None) -> str | None:
@@ -51,6 +67,8 @@ class MetricsPage:
         app = web.Application()
         app.router.add_get("/metrics", self._metrics)
         app.router.add_get("/healthz", self._healthz)
+        for path, last in self._lists.items():
+            app.router.add_get(path, partial(_listed, last))
         self._runner = web.AppRunner(app, access_log=None)
         await self._runner.setup()
         await web.TCPSite(self._runner, host, number).start()
@@ -68,3 +86,10 @@ class MetricsPage:
     async def _healthz(self, _: web.Request) -> web.Response:
         trouble = self._health()
         return web.Response(status=503 if trouble else 200, text=trouble or "ok\n")
+
+
+async def _listed(last: LastOf, request: web.Request) -> web.Response:
+    asked = request.query.get("n", "1")
+    if not (asked.isascii() and asked.isdigit() and len(asked) <= 9):
+        return web.Response(status=400, text="n has to be a whole number\n")
+    return web.Response(body=msgspec.json.encode(last(int(asked))), content_type="application/json")

@@ -12,8 +12,10 @@ from prometheus_client import CollectorRegistry
 
 from ext_proc.decide import Decider
 from ext_proc.metrics import ExtProcMetrics
-from ext_proc.route import ModelRoutes
+from ext_proc.recent import RecentRequests
+from ext_proc.route import Routes
 from ext_proc.session import Session
+from ext_proc.tokens import TokenBook
 from ext_proc.view import FleetView
 from tidegate.domain.sample import EndpointSample, Status
 from tidegate.domain.topology import Cluster, Endpoint, LbPolicy, Topology
@@ -46,14 +48,18 @@ class Picker:
 
     def __post_init__(self) -> None:
         self.registry = CollectorRegistry()
-        self.metrics = ExtProcMetrics(self.registry)
         self.view = FleetView(self.topology, TTL_MS)
+        self.tokens = TokenBook(self.view.names)
+        self.metrics = ExtProcMetrics(self.registry, self.tokens)
+        self.recent = RecentRequests()
         self.decider = Decider(
-            ModelRoutes(self.topology),
+            Routes(self.topology, self.view.cluster_listing, self.tokens.ratio_of),
             self.view,
+            self.tokens,
             self.metrics,
             max_request_bytes=self.max_request_bytes,
             clock=lambda: self.now_ms,
+            recent=self.recent,
         )
 
     def sample(self, address: str, **fields: Any) -> None:

@@ -215,9 +215,10 @@ async def test_a_refusal_reaches_the_client_whole(gateway: Gateway, body: bytes,
     assert set(answer["error"]) == {"message", "type", "param", "code"}
 
 
-async def test_an_encoded_body_is_refused(gateway: Gateway) -> None:
-    status, headers, _ = await gateway.post(b"\x1f\x8b", **{"content-encoding": "gzip"})
+async def test_an_encoding_that_is_not_read_is_refused(gateway: Gateway) -> None:
+    status, headers, _ = await gateway.post(b"\x0b", **{"content-encoding": "br"})
     assert (status, headers["x-tidegate-reason"]) == (415, "unsupported-encoding")
+    assert headers["accept-encoding"] == "gzip, zstd"
 
 
 async def test_a_crash_does_not_let_the_request_through(gateway: Gateway) -> None:

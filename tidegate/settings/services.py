@@ -55,6 +55,9 @@ class ExtProcSettings(ServiceSettings):
     SERVICE: ClassVar[str] = "ext_proc"
 
     listen: str = setting("127.0.0.1:18001", "host:port of the ext_proc gRPC server")
+    debug_requests: bool = setting(
+        False, "show what was read from the last 256 requests at /debug/last?n=N of the metrics page, prompts excepted"
+    )
     tick_ms: int = setting(250, "milliseconds between two reads of weights and drains from Redis")
     sample_ttl_ms: int = setting(3000, "age in milliseconds past which a sample says nothing")
 

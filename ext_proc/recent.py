@@ -1,0 +1,53 @@
+"""The last requests as they were understood, for operators and tests: counts and names, never prompts."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import deque
+from typing import Any, Final
+
+from tidegate.domain.refusal import Refusal
+from tidegate.domain.request import RequestInfo
+
+KEPT: Final = 256
+
+
+class RecentRequests:
+    """What was read from the last KEPT requests, and what became of each. Belongs to the event loop.
+
+    A decision calls `read`, then `sent` or `refused`; one that cannot be read calls `refused` alone.
+    """
+
+    def __init__(self) -> None:
+        self._kept: deque[dict[str, Any]] = deque(maxlen=KEPT)
+        self._open: dict[str, Any] | None = None
+
+    def read(self, path: str, info: RequestInfo) -> None:
+        """A body was understood."""
+        self._open = {"path": path, "request": told(info)}
+
+    def sent(self, cluster: str, written_model: str | None, destinations: tuple[str, ...]) -> None:
+        """The request that was read goes there; `written_model` is the name that its body was given."""
+        sent = {"cluster": cluster, "written_model": written_model, "destinations": list(destinations)}
+        self._kept.append({**(self._open or {}), "refused": None, **sent})
+        self._open = None
+
+    def refused(self, path: str, refusal: Refusal) -> None:
+        """The request was answered instead."""
+        why = {"reason": refusal.reason.value, "message": refusal.message}
+        self._kept.append({"path": path, "request": None, **(self._open or {}), "refused": why})
+        self._open = None
+
+    def last(self, count: int) -> list[dict[str, Any]]:
+        """The newest `count`, oldest first. JSON-able."""
+        return list(self._kept)[-count:] if count > 0 else []
+
+
+def told(info: RequestInfo) -> dict[str, Any]:
+    """Every field of `info`. Secrets are told as being there; fingerprints of the prompt as their number."""
+    fields = {field.name: getattr(info, field.name) for field in dataclasses.fields(info)}
+    affinity = dataclasses.asdict(info.affinity)
+    affinity["cache_salt"] = None if info.affinity.cache_salt is None else True
+    image = None if info.image is None else dataclasses.asdict(info.image)
+    media = {kind.value: parts for kind, parts in info.media.items()}
+    return {**fields, "affinity": affinity, "image": image, "media": media, "prefix": len(info.prefix)}
