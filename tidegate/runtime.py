@@ -7,7 +7,6 @@ and cancels it at SIGTERM or Ctrl-C.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import signal
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
@@ -73,10 +72,11 @@ class Service:
         loop = asyncio.get_running_loop()
         for signum in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(signum, self.stop)
-        await self.stopping.wait()
-        for task in self._tasks:
-            task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
+        try:
+            await self.stopping.wait()
+        finally:
+            for task in self._tasks:
+                task.cancel()
             await asyncio.gather(*self._tasks, return_exceptions=True)
 
 
