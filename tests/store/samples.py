@@ -40,7 +40,13 @@ def bare_endpoint(address: str = "10.0.0.5:8000", **changes: Any) -> EndpointSam
     return EndpointSample(**{"address": address, "status": Status.READY, **known, **changes})
 
 
-def tick(*endpoints: EndpointSample, node: str = "gpu-1", at_ms: int = 1_700_000_000_000) -> NodeTick:
+def tick(
+    *endpoints: EndpointSample,
+    node: str = "gpu-1",
+    at_ms: int = 1_700_000_000_000,
+    gone: tuple[tuple[str, str], ...] = (),
+) -> NodeTick:
     """One agent's tick."""
     gpus = {"GPU-1": {"vram_free_bytes": 1 << 33, "utilization_ratio": 0.5, "name": "H200", "power_watts": None}}
-    return NodeTick(node=NodeSample(node=node, sampled_at_ms=at_ms, seq=7, nvml="ok", gpus=gpus), endpoints=endpoints)
+    sample = NodeSample(node=node, sampled_at_ms=at_ms, seq=7, nvml="ok", gpus=gpus)
+    return NodeTick(node=sample, endpoints=endpoints, gone=gone)

@@ -85,13 +85,34 @@ async def test_an_expired_sample_stays_registered(world: World) -> None:
     assert await store.registered() == [("phi-3", "10.0.0.5:8000", 1_700_000_000_000)]
 
 
-async def test_a_forgotten_endpoint_is_neither_sampled_nor_registered(store: Store) -> None:
+async def test_what_is_gone_is_neither_sampled_nor_registered_but_departed(store: Store) -> None:
     kept, left = endpoint("10.0.0.5:8000"), endpoint("10.0.0.6:8000")
     await store.publish(tick(kept, left), ttl_ms=LONG_MS)
-    await store.forget([("phi-3", left.address), ("never", "seen:1")])
-    await store.forget([])
+    assert set() == await store.departed()
+    gone = (("phi-3", left.address), ("never", "seen:1"))
+    await store.publish(tick(kept, at_ms=kept.sampled_at_ms + 1, gone=gone), ttl_ms=LONG_MS)
     assert [kept] == await store.samples()
     assert [("phi-3", kept.address, kept.sampled_at_ms)] == await store.registered()
+    assert set(gone) == await store.departed()
+
+
+async def test_what_comes_back_is_not_departed(store: Store) -> None:
+    one = endpoint()
+    place = (one.cluster, one.address)
+    await store.publish(tick(at_ms=one.sampled_at_ms, gone=(place,)), ttl_ms=LONG_MS)
+    back = endpoint(sampled_at_ms=one.sampled_at_ms + 1)
+    await store.publish(tick(back), ttl_ms=LONG_MS)
+    assert set() == await store.departed()
+    assert [(*place, back.sampled_at_ms)] == await store.registered()
+
+
+async def test_a_sample_from_before_the_departure_registers_nothing(store: Store) -> None:
+    late = endpoint()
+    place = (late.cluster, late.address)
+    await store.publish(tick(at_ms=late.sampled_at_ms + 1, gone=(place,)), ttl_ms=LONG_MS)
+    await store.publish(tick(late), ttl_ms=LONG_MS)
+    assert ([], {place}) == (await store.registered(), await store.departed())
+    assert [] == await store.samples()
 
 
 async def test_the_index_lists_the_oldest_first(store: Store) -> None:

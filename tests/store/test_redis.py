@@ -31,9 +31,9 @@ DECISION = ClusterDecision("phi-3", {"a:1": 1}, {"a:1": {"why": "x"}})
 
 CALLS: dict[str, Callable[[RedisStore], Any]] = {
     "publish": lambda store: store.publish(tick(endpoint()), ttl_ms=LONG_MS),
-    "forget": lambda store: store.forget([("phi-3", "a:1")]),
     "samples": lambda store: store.samples(),
     "registered": lambda store: store.registered(),
+    "departed": lambda store: store.departed(),
     "nodes": lambda store: store.nodes(),
     "ticks": lambda store: anext(store.ticks()),
     "operator_keys": lambda store: store.operator_keys(["phi-3"], ["phi-3"]),
@@ -47,6 +47,7 @@ CALLS: dict[str, Callable[[RedisStore], Any]] = {
     "beat": lambda store: store.beat("xds", "a", {}, ttl_ms=LONG_MS),
     "leave": lambda store: store.leave("xds", "a"),
     "present": lambda store: store.present(),
+    "time_ms": lambda store: store.time_ms(),
     "ping": lambda store: store.ping(),
 }
 each_call = pytest.mark.parametrize("call", CALLS.values(), ids=CALLS.keys())
@@ -371,7 +372,7 @@ async def test_the_keys_are_those_of_the_schema(store: RedisStore, redis_cli: Ca
         assert 0 < int(redis_cli("PTTL", f"tidegate:{key}")) <= LONG_MS
 
 
-@pytest.mark.parametrize("call", ["publish", "forget", "write_decisions", "beat", "leave"])
+@pytest.mark.parametrize("call", ["publish", "write_decisions", "beat", "leave"])
 async def test_what_belongs_together_is_one_transaction(own_redis: RedisServer, call: str) -> None:
     store = RedisStore(own_redis.url, timeout_seconds=PATIENT_SECONDS)
     await CALLS[call](store)
@@ -441,6 +442,7 @@ async def round_trip(store: RedisStore) -> None:
     await store.publish(tick(endpoint("a:1"), endpoint("b:1")), ttl_ms=LONG_MS)
     await store.write_decisions([DECISION], {"tune": "no"}, [Event(at_ms=1, who="a", what="b")])
     assert {"a:1", "b:1"} == {one.address for one in await store.samples()}
+    assert await store.time_ms() > 1_700_000_000_000
     assert await store.effective(["phi-3"]) == {"phi-3": {"a:1": 1}}
     await store.set_field("weight:phi-3", "a:1", "1")
     assert (await store.operator_keys(["phi-3", "sdxl"], ["m"])).weights == {"phi-3": {"a:1": "1"}}

@@ -59,24 +59,31 @@ class EndpointSample:
         return max(0, now_ms - self.sampled_at_ms)
 
     def is_fresh(self, now_ms: int, ttl_ms: int) -> bool:
-        """Whether the sample still says anything: a stale one scores nothing."""
-        return self.age_ms(now_ms) <= ttl_ms
+        """Whether the sample still says anything: a stale one scores nothing.
+
+        One from further ahead than `ttl_ms` is of a clock that went wrong: it would never age.
+        """
+        return abs(now_ms - self.sampled_at_ms) <= ttl_ms
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeSample:
-    """State of one node: `nvml` is ok, no_library, driver_mismatch …; `gpus` is by UUID."""
+    """State of one node: `nvml` and the fields of `gpus`, which is by UUID, are listed in docs/nvml.md."""
 
     node: str
     sampled_at_ms: int
     seq: int
     nvml: str
-    gpus: dict[str, dict[str, int | float | str | None]]
+    gpus: dict[str, dict[str, bool | int | float | str | None]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeTick:
-    """One message of the channel `samples`: everything that one agent saw in one tick."""
+    """One message of the channel `samples`: everything that one agent saw in one tick.
+
+    `gone` are the (cluster, address) that it watches no more: they left on purpose, and at once.
+    """
 
     node: NodeSample
     endpoints: tuple[EndpointSample, ...]
+    gone: tuple[tuple[str, str], ...] = ()

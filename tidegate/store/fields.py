@@ -10,7 +10,7 @@ import msgspec
 
 from tidegate.domain.sample import Status
 
-_GPUS = dict[str, dict[str, int | float | str | None]]
+_GPUS = dict[str, dict[str, bool | int | float | str | None]]
 _gpus_decoder = msgspec.json.Decoder(_GPUS)
 _names_decoder = msgspec.json.Decoder(list[str])
 
@@ -74,7 +74,7 @@ def names(raw: Any) -> tuple[str, ...]:
     return tuple(raw) if isinstance(raw, list) and all(isinstance(name, str) for name in raw) else ()
 
 
-def gpus(raw: Any) -> dict[str, dict[str, int | float | str | None]]:
+def gpus(raw: Any) -> dict[str, dict[str, bool | int | float | str | None]]:
     """GPUs by UUID; anything else is empty."""
     try:
         return _gpus_decoder.decode(raw) if isinstance(raw, bytes) else msgspec.convert(raw, _GPUS)

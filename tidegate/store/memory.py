@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any
 
 from tidegate.domain.errors import StoreUnavailable
@@ -26,6 +26,7 @@ class MemoryStore:
         self._clock_ms = clock_ms
         self._samples: dict[tuple[str, str], tuple[EndpointSample, int]] = {}
         self._index: dict[tuple[str, str], int] = {}
+        self._gone: dict[tuple[str, str], int] = {}
         self._nodes: dict[str, tuple[NodeSample, int]] = {}
         self._hashes: dict[str, dict[str, str]] = {}
         self._effective: dict[str, dict[str, int]] = {}
@@ -43,6 +44,10 @@ class MemoryStore:
             place = (sample.cluster, sample.address)
             self._samples[place] = (sample, expires)
             self._index[place] = sample.sampled_at_ms
+        for place in tick.gone:
+            self._samples.pop(place, None)
+            self._index.pop(place, None)
+            self._gone[place] = tick.node.sampled_at_ms
         for reader in self._readers:
             self._hand(reader, tick)
 
@@ -52,22 +57,22 @@ class MemoryStore:
         elif reader.qsize() == TICKS_KEPT:
             reader.put_nowait(None)
 
-    async def forget(self, endpoints: Iterable[tuple[str, str]]) -> None:
-        """Remove the endpoints' samples and their places in the index."""
-        self._now()
-        for place in endpoints:
-            self._samples.pop(place, None)
-            self._index.pop(place, None)
-
     async def samples(self) -> list[EndpointSample]:
         """Every endpoint of the index whose sample has not expired."""
         now = self._now()
-        return [sample for sample, expires in self._samples.values() if expires > now]
+        kept = [(place, sample) for place, (sample, expires) in self._samples.items() if expires > now]
+        return [sample for place, sample in kept if self._gone.get(place, -1) < sample.sampled_at_ms]
 
     async def registered(self) -> list[tuple[str, str, int]]:
         """(cluster, address, sampled_at_ms) of the index, oldest first, also of expired samples."""
         self._now()
-        return sorted(((*place, at) for place, at in self._index.items()), key=lambda one: (one[2], one[:2]))
+        seen = ((*place, at) for place, at in self._index.items() if self._gone.get(place, -1) < at)
+        return sorted(seen, key=lambda one: (one[2], one[:2]))
+
+    async def departed(self) -> set[tuple[str, str]]:
+        """(cluster, address) that left after their last sample, within the last hour."""
+        oldest = self._now() - schema.INDEX_KEPT_MS
+        return {place for place, at in self._gone.items() if self._index.get(place, 0) <= at and at >= oldest}
 
     async def nodes(self) -> list[NodeSample]:
         """Every node whose sample has not expired."""
@@ -160,6 +165,10 @@ class MemoryStore:
         now = self._now()
         alive = {place: said for place, (said, expires) in self._beats.items() if expires > now}
         return schema.group_presence(list(alive), alive.values())
+
+    async def time_ms(self) -> float:
+        """What `clock_ms` says."""
+        return float(self._now())
 
     async def ping(self) -> None:
         """Return while the store is available."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -48,10 +48,10 @@ class SampleSink(Protocol):
     """Agents write here."""
 
     async def publish(self, tick: NodeTick, *, ttl_ms: int) -> None:
-        """Write the node, its endpoints and the index, and send one `samples` message, in one pipeline."""
+        """Write the node, its endpoints and the index, and send one `samples` message, in one pipeline.
 
-    async def forget(self, endpoints: Iterable[tuple[str, str]]) -> None:
-        """Remove (cluster, address) pairs from the index and their samples (a deregistration)."""
+        What the tick calls gone leaves the index, with its sample, and is remembered as departed for an hour.
+        """
 
 
 class SampleSource(Protocol):
@@ -63,11 +63,24 @@ class SampleSource(Protocol):
     async def registered(self) -> list[tuple[str, str, int]]:
         """The index: (cluster, address, sampled_at_ms), also of endpoints whose sample has expired."""
 
+    async def departed(self) -> set[tuple[str, str]]:
+        """(cluster, address) that left on purpose within the last hour and did not come back.
+
+        What is neither registered nor departed was lost: an emptied store says nothing about anybody.
+        """
+
     async def nodes(self) -> list[NodeSample]:
         """Every node that still has a sample."""
 
     def ticks(self) -> AsyncIterator[NodeTick]:
         """Messages of the channel `samples` as they come. Ends only by raising a StoreError."""
+
+
+class TimeSource(Protocol):
+    """Whoever writes or judges a sample's time asks here, through `tidegate.store.clock`."""
+
+    async def time_ms(self) -> float:
+        """The store's Unix time in milliseconds."""
 
 
 class OperatorKeys(Protocol):
@@ -120,7 +133,7 @@ class Presence(Protocol):
         """service → instance → info (with `beat_at_ms`), of every instance whose beat has not expired."""
 
 
-class Store(SampleSink, SampleSource, OperatorKeys, DecisionLog, Presence, Protocol):
+class Store(SampleSink, SampleSource, TimeSource, OperatorKeys, DecisionLog, Presence, Protocol):
     """Everything, as one object: what RedisStore and MemoryStore implement."""
 
     async def ping(self) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any
 
 import redis.asyncio as aioredis
@@ -28,11 +28,10 @@ from redis.exceptions import (
 from tidegate.domain.errors import ConfigError, StoreError, StoreRefused, StoreUnavailable
 from tidegate.domain.sample import EndpointSample, NodeSample, NodeTick
 from tidegate.settings.redis_url import CLUSTER_SCHEME, SENTINEL_SCHEME, RedisUrl, parse_redis_url
-from tidegate.store import schema
+from tidegate.store import commands, schema
+from tidegate.store.commands import Command
 from tidegate.store.fields import text, texts
 from tidegate.store.ports import ClusterDecision, Event, RawOperatorKeys
-
-Command = tuple[str | int | bytes, ...]
 
 _REDIS_FAULTS = (RedisError, RedisClusterException, OSError)  # OSError: TimeoutError of asyncio is one
 
@@ -75,26 +74,8 @@ class RedisStore:
     # --- agents ---------------------------------------------------------------------------------------------
 
     async def publish(self, tick: NodeTick, *, ttl_ms: int) -> None:
-        """One MULTI: hashes replaced (a field that became unknown goes away), indexes, one message."""
-        keys, node = self._keys, tick.node
-        commands = _replace(keys.node(node.node), schema.encode_node(node), ttl_ms)
-        commands.append(("ZADD", keys.nodes, node.sampled_at_ms, node.node))
-        commands.append(("ZREMRANGEBYSCORE", keys.nodes, "-inf", node.sampled_at_ms - schema.INDEX_KEPT_MS))
-        for sample in tick.endpoints:
-            key = keys.endpoint(sample.cluster, sample.address)
-            commands += _replace(key, schema.encode_endpoint(sample), ttl_ms)
-            name = schema.member(sample.cluster, sample.address)
-            commands.append(("ZADD", keys.endpoints, sample.sampled_at_ms, name))
-        commands.append(("PUBLISH", keys.samples, schema.encode_tick(tick)))
-        await self._write(commands)
-
-    async def forget(self, endpoints: Iterable[tuple[str, str]]) -> None:
-        """Remove the endpoints' samples and their places in the index."""
-        commands: list[Command] = []
-        for cluster, address in endpoints:
-            commands.append(("DEL", self._keys.endpoint(cluster, address)))
-            commands.append(("ZREM", self._keys.endpoints, schema.member(cluster, address)))
-        await self._write(commands)
+        """One MULTI, as `commands.publish` lists it."""
+        await self._write(commands.publish(self._keys, tick, ttl_ms))
 
     async def samples(self) -> list[EndpointSample]:
         """Every endpoint of the index that still has a sample; a hash that is not a sample is left out."""
@@ -105,11 +86,21 @@ class RedisStore:
 
     async def registered(self) -> list[tuple[str, str, int]]:
         """(cluster, address, sampled_at_ms) of the index, oldest first, also of expired samples."""
-        [flat] = await self._read([("ZRANGE", self._keys.endpoints, 0, -1, "WITHSCORES")])
-        _raise_wrong_type(flat, self._keys.endpoints)
-        pairs = zip(flat[::2], flat[1::2], strict=True)
-        split = ((schema.split_member(name), score) for name, score in pairs)
-        return [(*names, int(float(score))) for names, score in split if names is not None]
+        index, left = await self._index()
+        return [(*place, at) for place, at in index.items() if left.get(place, -1) < at]
+
+    async def departed(self) -> set[tuple[str, str]]:
+        """(cluster, address) that left after their last sample, within the last hour."""
+        index, left = await self._index()
+        return {place for place, at in left.items() if index.get(place, 0) <= at}
+
+    async def _index(self) -> tuple[dict[tuple[str, str], int], dict[tuple[str, str], int]]:
+        """Who was sampled when, oldest first, and who left when; an agent that lags may name both."""
+        names = (self._keys.endpoints, self._keys.gone)
+        replies = await self._read([("ZRANGE", name, 0, -1, "WITHSCORES") for name in names])
+        for name, reply in zip(names, replies, strict=True):
+            _raise_wrong_type(reply, name)
+        return schema.split_index(replies[0]), schema.split_index(replies[1])
 
     async def nodes(self) -> list[NodeSample]:
         """Every node that still has a sample."""
@@ -191,15 +182,15 @@ class RedisStore:
         events: Sequence[Event],
     ) -> None:
         """One MULTI. Clusters that are not given keep what they have; `rejected` is replaced as a whole."""
-        commands: list[Command] = []
+        written: list[Command] = []
         for decision in decisions:
             explain = {address: schema.to_json(why) for address, why in decision.explain.items()}
-            commands += _replace(self._keys.effective(decision.cluster), decision.effective)
-            commands += _replace(self._keys.explain(decision.cluster), explain)
-        commands += _replace(self._keys.rejected, rejected)
+            written += commands.replace(self._keys.effective(decision.cluster), decision.effective)
+            written += commands.replace(self._keys.explain(decision.cluster), explain)
+        written += commands.replace(self._keys.rejected, rejected)
         cap: Command = ("XADD", self._keys.events, "MAXLEN", "~", schema.EVENTS_KEPT, "*")
-        commands += [(*cap, *schema.encode_event(event)) for event in events]
-        await self._write(commands)
+        written += [(*cap, *schema.encode_event(event)) for event in events]
+        await self._write(written)
 
     async def effective(self, clusters: Sequence[str]) -> dict[str, dict[str, int]]:
         """The published weights by cluster and address."""
@@ -256,6 +247,11 @@ class RedisStore:
         return schema.group_presence(members, [None if isinstance(b, Exception) else b for b in beats])
 
     # --- the connection -------------------------------------------------------------------------------------
+
+    async def time_ms(self) -> float:
+        """Unix time of the Redis server in milliseconds."""
+        [(seconds, microseconds)] = await self._read([("TIME",)])
+        return int(seconds) * 1000 + int(microseconds) / 1000
 
     async def ping(self) -> None:
         """Return when Redis answers."""
@@ -348,16 +344,6 @@ def _connect(url: RedisUrl, timeout_seconds: float) -> tuple[Any, Any]:
     except (TypeError, ValueError) as exc:
         raise ConfigError([f"redis.url: an option of the URL is not known: {exc}"]) from exc
     return client, None
-
-
-def _replace(key: str, mapping: Mapping[str, Any], ttl_ms: int | None = None) -> list[Command]:
-    """The hash at `key` becomes `mapping`, whatever was there; an empty one is no key."""
-    commands: list[Command] = [("DEL", key)]
-    if mapping:
-        commands.append(("HSET", key, *(part for pair in mapping.items() for part in pair)))
-        if ttl_ms is not None:
-            commands.append(("PEXPIRE", key, ttl_ms))
-    return commands
 
 
 def _is_wrong_type(reply: Any) -> bool:

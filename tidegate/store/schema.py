@@ -34,6 +34,7 @@ class Keys:
     Agents:      node:{node}                       hash, expires   sampled_at_ms seq nvml gpus
                  endpoint:{cluster}:{host:port}    hash, expires   node sampled_at_ms seq status running …
                  endpoints                         zset            {cluster}|{host:port} by sampled_at_ms
+                 gone                              zset            {cluster}|{host:port} by when it left on purpose
                  nodes                             zset            {node} by sampled_at_ms
                  samples                           channel         one message a node and tick
     Operators:   tune, tune:{cluster}              hash            tunable → value
@@ -65,6 +66,10 @@ class Keys:
     @property
     def endpoints(self) -> str:
         return self.of("endpoints")
+
+    @property
+    def gone(self) -> str:
+        return self.of("gone")
 
     @property
     def nodes(self) -> str:
@@ -149,6 +154,12 @@ _ENDPOINT_FIELDS: Final[Mapping[str, Callable[[Any], Any]]] = {
 }
 
 
+def split_index(flat: Sequence[Any]) -> dict[tuple[str, str], int]:
+    """An index as ZRANGE … WITHSCORES answers: (cluster, address) → Unix ms, in its order."""
+    pairs = ((split_member(name), score) for name, score in zip(flat[::2], flat[1::2], strict=True))
+    return {names: int(float(score)) for names, score in pairs if names is not None}
+
+
 # --- samples in hashes --------------------------------------------------------------------------------------
 
 
@@ -211,8 +222,12 @@ def _field(value: Any) -> str | int | bytes:
 
 
 def encode_tick(tick: NodeTick) -> bytes:
-    """One message: `{"node": {node sampled_at_ms seq nvml gpus}, "endpoints": [{cluster address …}]}`."""
-    return to_json({"node": tick.node, "endpoints": [_known(sample) for sample in tick.endpoints]})
+    """One message: `{"node": {node sampled_at_ms seq nvml gpus}, "endpoints": [{cluster address …}]}`.
+
+    With `"gone": [[cluster, address]]` when endpoints left.
+    """
+    gone = {"gone": tick.gone} if tick.gone else {}
+    return to_json({"node": tick.node, "endpoints": [_known(sample) for sample in tick.endpoints], **gone})
 
 
 def decode_tick(message: bytes) -> NodeTick | None:
@@ -259,7 +274,14 @@ def _decode_tick_by_field(message: bytes) -> NodeTick | None:
         return None
     listed = raw.get("endpoints")
     decoded = (_decode_endpoint_object(one) for one in (listed if isinstance(listed, list) else ()))
-    return NodeTick(node=node, endpoints=tuple(one for one in decoded if one is not None))
+    known = tuple(one for one in decoded if one is not None)
+    return NodeTick(node=node, endpoints=known, gone=_places(raw.get("gone")))
+
+
+def _places(raw: Any) -> tuple[tuple[str, str], ...]:
+    """A list of [cluster, address] as pairs; what is not one is left out."""
+    pairs = [one for one in raw if isinstance(one, list) and len(one) == 2] if isinstance(raw, list) else []
+    return tuple((a, b) for a, b in pairs if isinstance(a, str) and isinstance(b, str))
 
 
 def _decode_endpoint_object(raw: Any) -> EndpointSample | None:
