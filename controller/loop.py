@@ -22,6 +22,7 @@ from tidegate.domain.errors import StoreError, StoreRefused
 from tidegate.domain.load import LoadRules
 from tidegate.domain.topology import Topology
 from tidegate.runtime import backoff_seconds, now_ms
+from tidegate.store.clock import StoreClock
 from tidegate.store.ports import ClusterDecision, Store
 
 BEAT_EVERY_MS: Final = 1_000
@@ -40,21 +41,27 @@ async def run(
     tick_ms: int = 250,
     sample_ttl_ms: int = 3_000,
     rules: LoadRules | None = None,
-    clock: Callable[[], int] = now_ms,
+    clock: Callable[[], int] | None = None,
     registry: CollectorRegistry | None = None,
     instance: str | None = None,
 ) -> None:
     """Decide every `tick_ms` until cancelled. A store that fails is retried with backoff and never raised.
 
-    `clock` gives Unix milliseconds; ages above `sample_ttl_ms` say nothing; `instance` is the name under which
-    presence shows this controller. May be called again with the same registry once it has ended.
+    `clock` gives Unix milliseconds, and is the store's unless given; ages above `sample_ttl_ms` say nothing;
+    `instance` is the name under which presence shows this controller. May be called again with the same registry
+    once it has ended.
     """
     instruments = Instruments(registry if registry is not None else CollectorRegistry())
     name = instance or f"{socket.gethostname()}:{os.getpid()}"
-    controller = Controller(store, topology, sample_ttl_ms=sample_ttl_ms, rules=rules, clock=clock, instance=name)
+    own = StoreClock(store)
+    controller = Controller(
+        store, topology, sample_ttl_ms=sample_ttl_ms, rules=rules, clock=clock or own, instance=name
+    )
+    keeper = asyncio.create_task(own.run(), name="clock")
     try:
         await _loop(controller, instruments, tick_ms / 1000)
     finally:
+        keeper.cancel()
         instruments.close()
         with contextlib.suppress(StoreError, TimeoutError):
             async with asyncio.timeout(LEAVE_SECONDS):

@@ -20,9 +20,10 @@ from ext_proc.tokens import TokenBook
 from ext_proc.transport.grpcio import GrpcioServer
 from ext_proc.view import FleetView
 from tidegate.domain.errors import ConfigError, StoreError
-from tidegate.runtime import Service, now_ms
+from tidegate.runtime import Service
 from tidegate.settings.config_file import FileConfig, load
 from tidegate.settings.services import ExtProcSettings
+from tidegate.store.clock import StoreClock
 from tidegate.store.ports import Store
 from tidegate.store.redis import RedisStore
 from tidegate.telemetry import MetricsPage, configure_logs
@@ -51,7 +52,7 @@ async def serve_on(store: Store, file: FileConfig, settings: ExtProcSettings) ->
     """`serve` on a given store, which stays open."""
     registry = CollectorRegistry()
     service = Service("ext_proc", registry)
-    fleet = FleetView(file.topology, settings.sample_ttl_ms)
+    fleet, clock = FleetView(file.topology, settings.sample_ttl_ms), StoreClock(store)
     tokens = TokenBook(fleet.names)
     health, metrics = Health(), ExtProcMetrics(registry, tokens)
     recent = RecentRequests() if settings.debug_requests else None
@@ -61,7 +62,7 @@ async def serve_on(store: Store, file: FileConfig, settings: ExtProcSettings) ->
         tokens,
         metrics,
         max_request_bytes=file.gateway.max_request_bytes,
-        clock=now_ms,
+        clock=clock,
         recent=recent,
     )
     server = GrpcioServer(
@@ -74,7 +75,7 @@ async def serve_on(store: Store, file: FileConfig, settings: ExtProcSettings) ->
     )
     info: dict[str, str | None] = {"metrics": await page.start(settings.metrics_listen)}
     info["listen"] = await server.start(settings.listen)
-    _start_tasks(service, store, fleet, tokens, settings, info)
+    _start_tasks(service, store, clock, fleet, tokens, settings, info)
     log.info("ext_proc serves", **info)
     if file.topology.splits:
         log.warning("splits are not applied: rules and the model's name alone decide the cluster")
@@ -93,12 +94,13 @@ def instance_name() -> str:
 def _start_tasks(
     service: Service,
     store: Store,
+    clock: StoreClock,
     fleet: FleetView,
     tokens: TokenBook,
     settings: ExtProcSettings,
     info: dict[str, str | None],
 ) -> None:
-    feed = FleetFeed(fleet, store, tick_ms=settings.tick_ms, clock=now_ms)
+    feed = FleetFeed(fleet, store, tick_ms=settings.tick_ms, clock=clock)
 
     async def beat() -> None:
         while True:
@@ -106,6 +108,7 @@ def _start_tasks(
             await store.beat(SERVICE, instance_name(), told, ttl_ms=BEAT_TTL_MS)
             await asyncio.sleep(BEAT_SECONDS)
 
+    service.spawn("clock", clock.run)
     service.spawn("samples", feed.follow_samples)
     service.spawn("decisions", feed.follow_decisions)
     service.spawn("names", feed.follow_names)

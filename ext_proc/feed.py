@@ -32,7 +32,7 @@ class FleetStore(SampleSource, DecisionLog, Presence, Protocol):
 
 
 class FleetFeed:
-    """Reads the store into the view. `clock` gives Unix milliseconds."""
+    """Reads the store into the view. `clock` gives Unix milliseconds, by the store's clock."""
 
     def __init__(self, view: FleetView, store: FleetStore, *, tick_ms: int, clock: Callable[[], int]) -> None:
         self._view, self._store, self._clock = view, store, clock
@@ -42,6 +42,7 @@ class FleetFeed:
         """Every stored sample once, then each tick of an agent as it comes."""
         self._view.sampled(await self._store.samples(), self._clock())
         async for tick in self._store.ticks():
+            self._view.left(tick.gone)
             self._view.sampled(tick.endpoints, self._clock())
 
     async def follow_decisions(self) -> None:

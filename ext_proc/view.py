@@ -105,6 +105,14 @@ class ClusterView:
             if not alive and candidate.address not in addresses | self._in_file:
                 self._drop(candidate.address)
 
+    def left(self, address: str) -> None:
+        """Its agent watches it no more: what was sampled is void; one that is not in the file is gone."""
+        known = self._candidates.get(address)
+        if known is not None and address in self._in_file:
+            self._put(replace(known, sample=None))
+        elif known is not None:
+            self._drop(address)
+
     def resolved(self, address: str, found: Sequence[str]) -> None:
         """A host name has these `ip:port`s, at least one. The one in use stays for as long as it is among them."""
         known = self._candidates.get(address)
@@ -169,6 +177,12 @@ class FleetView:
         """The controller's weights by cluster and address."""
         for name, view in self._clusters.items():
             view.weighted(weights.get(name, {}))
+
+    def left(self, places: Iterable[tuple[str, str]]) -> None:
+        """Replicas left on purpose: (cluster, address)."""
+        for cluster, address in places:
+            if cluster in self._clusters:
+                self._clusters[cluster].left(address)
 
     def registered(self, index: Iterable[tuple[str, str, int]], now_ms: int) -> None:
         """The index of registered replicas: (cluster, address, sampled_at_ms)."""

@@ -144,6 +144,15 @@ def test_an_agent_whose_clock_went_back_is_heard_once_its_old_sample_is_stale() 
     assert newest.running == 4
 
 
+def test_a_replica_that_left_on_purpose_is_gone_at_once_unless_the_file_names_it() -> None:
+    picker = Picker()
+    picker.view.sampled([sample(NEW), sample(ONE)], NOW)
+    picker.view.left([("phi-3", NEW), ("phi-3", ONE), ("phi-3", "never:1"), ("unheard-of", NEW)])
+    known = {one.address: one.sample for one in picker.view.cluster("phi-3").candidates}
+    assert NEW not in known
+    assert known[ONE] is None
+
+
 def test_a_registered_replica_comes_and_goes_with_the_index() -> None:
     picker = Picker(topology(1))
     picker.view.registered([("phi-3", NEW, NOW), ("unheard-of", NEW, NOW)], NOW)
