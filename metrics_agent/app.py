@@ -10,8 +10,8 @@ import structlog
 from prometheus_client import CollectorRegistry
 
 from metrics_agent.gpu import GpuReader
+from metrics_agent.gpu.process import NvmlGpus
 from metrics_agent.instruments import Instruments
-from metrics_agent.nvml import NvmlGpus
 from metrics_agent.publisher import Publisher
 from metrics_agent.scrape.http import HttpPages, PageSource
 from metrics_agent.scrape.watcher import EngineWatcher

@@ -1,155 +1,176 @@
-"""GPU readings through NVML: the only module that imports pynvml.
+"""The driver's questions: the only module that imports pynvml. It runs in the worker process alone.
 
-One daemon thread makes every NVML call, so a driver that hangs blocks that thread and nothing else: the event
-loop looks at the newest reading and at the time its successor was begun. NVML is initialised once; where that
-fails it is tried again every 30 s.
+Each function asks one question. pynvml's exceptions never leave: they become GpuError. A value that cannot be (a free
+memory above the total, NVML's "not available" constants) is a GpuError of kind `garbage`. Not thread-safe; a call may
+hang.
 """
 
 from __future__ import annotations
 
-import asyncio
-import threading
-import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Final
 
 import pynvml
-import structlog
 
-from metrics_agent.gpu import HUNG, NO_LIBRARY, OK, GpuFields, GpuReading
-from tidegate.runtime import now_ms
+from metrics_agent.gpu import errors
+from metrics_agent.gpu.errors import GpuError, error_of
 
-DEADLINE_SECONDS: Final = 2.0
-RETRY_SECONDS: Final = 30.0
-STOP_SECONDS: Final = 2.0
-
-STATES: Final = {
-    pynvml.NVML_ERROR_LIBRARY_NOT_FOUND: NO_LIBRARY,
-    pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH: "driver_mismatch",
-    pynvml.NVML_ERROR_DRIVER_NOT_LOADED: "no_driver",
-    pynvml.NVML_ERROR_NO_PERMISSION: "no_permission",
+NAMES: Final = {
+    pynvml.NVML_ERROR_LIBRARY_NOT_FOUND: errors.NO_LIBRARY,
+    pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH: errors.DRIVER_MISMATCH,
+    pynvml.NVML_ERROR_GPU_IS_LOST: errors.GPU_LOST,
 }
-ERROR: Final = "error"
+PREFIX: Final = "NVML_ERROR_"
+OWN_NAMES: Final = {getattr(pynvml, n): n.removeprefix(PREFIX).lower() for n in dir(pynvml) if n.startswith(PREFIX)}
 
-log = structlog.get_logger("metrics_agent.nvml")
-
-
-class NvmlGpus:
-    """A GpuReader on the node's driver, read every `interval_seconds`. `start` and `stop` belong to one task."""
-
-    def __init__(self, interval_seconds: float, deadline_seconds: float = DEADLINE_SECONDS) -> None:
-        self._interval, self._deadline = interval_seconds, deadline_seconds
-        self._newest = GpuReading()
-        self._busy_since: float | None = None
-        self._stopping = threading.Event()
-        self._thread: threading.Thread | None = None
-
-    def start(self) -> None:
-        """Start the thread."""
-        self._thread = threading.Thread(target=self._work, name="nvml", daemon=True)
-        self._thread.start()
-
-    def latest(self) -> GpuReading:
-        """The newest reading, or `hung` without GPUs while one call takes longer than the deadline."""
-        busy_since = self._busy_since
-        if busy_since is not None and time.monotonic() - busy_since > self._deadline:
-            return GpuReading(nvml=HUNG, read_at_ms=self._newest.read_at_ms)
-        return self._newest
-
-    async def stop(self) -> None:
-        """Ask the thread to shut NVML down; wait for it at most two seconds."""
-        self._stopping.set()
-        if self._thread is not None:
-            await asyncio.to_thread(self._thread.join, STOP_SECONDS)
-
-    def _work(self) -> None:
-        while not self._stopping.is_set():
-            state = self._timed(_initialise)
-            if state == OK:
-                self._read_until_lost()
-                continue
-            self._newest = GpuReading(nvml=state, read_at_ms=now_ms())
-            log.info("no GPU readings", nvml=state)
-            self._stopping.wait(RETRY_SECONDS)
-
-    def _read_until_lost(self) -> None:
-        try:
-            while not self._stopping.is_set():
-                self._newest = GpuReading(OK, self._timed(_read_all), now_ms())
-                self._stopping.wait(self._interval)
-        except pynvml.NVMLError as exc:
-            self._newest = GpuReading(nvml=_state(exc), read_at_ms=now_ms())
-            log.warning("NVML failed", error=str(exc))
-            self._stopping.wait(RETRY_SECONDS)
-        finally:
-            self._timed(_shut_down)
-
-    def _timed(self, call: Callable[[], Any]) -> Any:
-        self._busy_since = time.monotonic()
-        try:
-            return call()
-        finally:
-            self._busy_since = None
+NOT_AVAILABLE: Final = {0xFFFF_FFFF, 0xFFFF_FFFF_FFFF_FFFF}
+MOST_CARDS: Final = 256
+MOST_MIG_SLOTS: Final = 16
+MOST_MILLIWATTS: Final = 100_000_000
+MOST_CELSIUS: Final = 1000
 
 
-def _initialise() -> str:
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """Bytes of one card or MIG device. `reserved` by the driver is counted apart in version 2 alone."""
+
+    total: int
+    free: int
+    used: int
+    reserved: int | None = None
+
+
+def initialise() -> None:
+    """Load the library and initialise NVML. Raises GpuError."""
     try:
-        pynvml.nvmlInit()
+        _ask(pynvml.nvmlInit)
+    except GpuError as exc:
+        if exc.kind != errors.FUNCTION_NOT_FOUND:
+            raise
+        _ask(_initialise_v2)
+
+
+def shut_down() -> None:
+    """Let go of the driver. Raises GpuError."""
+    _ask(pynvml.nvmlShutdown)
+
+
+def card_count() -> int:
+    """How many cards the driver counts, at most MOST_CARDS."""
+    return min(int(_ask(pynvml.nvmlDeviceGetCount)), MOST_CARDS)
+
+
+def card(index: int) -> Any:
+    """The handle of the card at NVML index `index`."""
+    return _ask(pynvml.nvmlDeviceGetHandleByIndex, index)
+
+
+def uuid(handle: Any) -> str:
+    """The UUID of a card or MIG device, with its prefix: `GPU-…`, `MIG-…`."""
+    text = _text(_ask(pynvml.nvmlDeviceGetUUID, handle))
+    if not text:
+        raise error_of(errors.GARBAGE)
+    return text
+
+
+def name(handle: Any) -> str:
+    """The product's name."""
+    return _text(_ask(pynvml.nvmlDeviceGetName, handle))
+
+
+def memory_v2(handle: Any) -> Memory:
+    """Memory with what the driver reserves split off."""
+    told = _ask(pynvml.nvmlDeviceGetMemoryInfo, handle, pynvml.nvmlMemory_v2)
+    return _memory(told, int(told.reserved))
+
+
+def memory_v1(handle: Any) -> Memory:
+    """Memory in which `used` contains what the driver reserves."""
+    return _memory(_ask(pynvml.nvmlDeviceGetMemoryInfo, handle), None)
+
+
+def utilization_ratio(handle: Any) -> float:
+    """Share of the last period in which some kernel ran, 0…1."""
+    return _at_most(100, _ask(pynvml.nvmlDeviceGetUtilizationRates, handle).gpu) / 100
+
+
+def temperature_c(handle: Any) -> int:
+    """Degrees Celsius of the chip."""
+    try:
+        told = _ask(pynvml.nvmlDeviceGetTemperature, handle, pynvml.NVML_TEMPERATURE_GPU)
+    except GpuError as exc:
+        if exc.kind not in {errors.FUNCTION_NOT_FOUND, "deprecated"}:
+            raise
+        told = _ask(pynvml.nvmlDeviceGetTemperatureV, handle, pynvml.NVML_TEMPERATURE_GPU)
+    return _at_most(MOST_CELSIUS, told)
+
+
+def power_w(handle: Any) -> float:
+    """Watts drawn."""
+    return _at_most(MOST_MILLIWATTS, _ask(pynvml.nvmlDeviceGetPowerUsage, handle)) / 1000
+
+
+def ecc_uncorrected(handle: Any) -> int:
+    """Uncorrected memory errors since the driver was loaded."""
+    kind, counter = pynvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, pynvml.NVML_VOLATILE_ECC
+    count = int(_ask(pynvml.nvmlDeviceGetTotalEccErrors, handle, kind, counter))
+    if count in NOT_AVAILABLE:
+        raise error_of(errors.GARBAGE)
+    return count
+
+
+def mig_enabled(handle: Any) -> bool:
+    """Whether the card is cut into MIG devices."""
+    current, _pending = _ask(pynvml.nvmlDeviceGetMigMode, handle)
+    return bool(current == pynvml.NVML_DEVICE_MIG_ENABLE)
+
+
+def mig_slots(handle: Any) -> int:
+    """How many MIG devices the card may hold, at most MOST_MIG_SLOTS."""
+    return min(int(_ask(pynvml.nvmlDeviceGetMaxMigDeviceCount, handle)), MOST_MIG_SLOTS)
+
+
+def mig_device(handle: Any, slot: int) -> Any:
+    """The handle of the MIG device in that slot; kind `not_found` where the slot is empty."""
+    return _ask(pynvml.nvmlDeviceGetMigDeviceHandleByIndex, handle, slot)
+
+
+def _ask(call: Callable[..., Any], *arguments: Any) -> Any:
+    """The answer, text as bytes: the binding's own decoding fails on names that are not UTF-8."""
+    try:
+        return getattr(call, "__wrapped__", call)(*arguments)
     except pynvml.NVMLError as exc:
-        return _state(exc)
-    return OK
+        raise error_of(_kind(exc.value)) from exc
+    except AttributeError as exc:
+        raise error_of(errors.FUNCTION_NOT_FOUND) from exc
 
 
-def _shut_down() -> None:
-    _optional(pynvml.nvmlShutdown)
+def _initialise_v2() -> None:
+    """For libraries before driver 396, which the binding itself no longer initialises."""
+    code = pynvml.nvmlLib.nvmlInit_v2()
+    if code != pynvml.NVML_SUCCESS:
+        raise pynvml.NVMLError(code)
 
 
-def _state(error: pynvml.NVMLError) -> str:
-    return STATES.get(error.value, ERROR)
+def _kind(code: int) -> str:
+    return NAMES.get(code) or OWN_NAMES.get(code) or f"error_{code}"
 
 
-def _read_all() -> dict[str, GpuFields]:
-    """Every card by UUID. Raises NVMLError when the driver does not even count its cards."""
-    cards: dict[str, GpuFields] = {}
-    for index in range(pynvml.nvmlDeviceGetCount()):
-        handle = _optional(pynvml.nvmlDeviceGetHandleByIndex, index)
-        uuid = _text(_optional(pynvml.nvmlDeviceGetUUID, handle)) if handle is not None else None
-        if uuid is not None:
-            cards[uuid] = _read_one(index, handle)
-    return cards
+def _text(value: Any) -> str:
+    text = value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
+    return text.strip()
 
 
-def _read_one(index: int, handle: Any) -> GpuFields:
-    """Every field on its own: one that the card does not support leaves the others."""
-    memory = _memory(handle)
-    utilization = _optional(pynvml.nvmlDeviceGetUtilizationRates, handle)
-    power_milliwatts = _optional(pynvml.nvmlDeviceGetPowerUsage, handle)
-    return {
-        "index": index,
-        "name": _text(_optional(pynvml.nvmlDeviceGetName, handle)),
-        "memory_free_bytes": int(memory.free) if memory else None,
-        "memory_total_bytes": int(memory.total) if memory else None,
-        "utilization_ratio": utilization.gpu / 100 if utilization else None,
-        "power_watts": None if power_milliwatts is None else power_milliwatts / 1000,
-        "temperature_celsius": _optional(pynvml.nvmlDeviceGetTemperature, handle, pynvml.NVML_TEMPERATURE_GPU),
-    }
+def _memory(told: Any, reserved: int | None) -> Memory:
+    total, free, used = int(told.total), int(told.free), int(told.used)
+    if not 0 < total < 1 << 62 or free > total or used > total:
+        raise error_of(errors.GARBAGE)
+    return Memory(total, free, used, reserved if reserved is None or reserved <= total else None)
 
 
-def _memory(handle: Any) -> Any:
-    """Version 2 splits off what the driver reserves; older drivers have version 1 alone."""
-    newer = _optional(pynvml.nvmlDeviceGetMemoryInfo, handle, pynvml.nvmlMemory_v2)
-    return newer if newer is not None else _optional(pynvml.nvmlDeviceGetMemoryInfo, handle)
-
-
-def _optional(call: Callable[..., Any], *arguments: Any) -> Any:
-    try:
-        return call(*arguments)
-    except pynvml.NVMLError:
-        return None
-
-
-def _text(value: Any) -> str | None:
-    """Old bindings answer bytes."""
-    if isinstance(value, bytes):
-        return value.decode("utf-8", "replace")
-    return value if isinstance(value, str) else None
+def _at_most(most: int, told: Any) -> int:
+    value = int(told)
+    if not 0 <= value <= most:
+        raise error_of(errors.GARBAGE)
+    return value

@@ -7,13 +7,12 @@ import contextlib
 import os
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Final
 
 import structlog
 
 from metrics_agent.cadence import next_publish
-from metrics_agent.gpu import GpuReader, GpuReading, memory_of
+from metrics_agent.gpu import GpuReader, GpuReading, with_gpus
 from metrics_agent.instruments import Instruments
 from metrics_agent.scrape.watcher import EngineWatcher
 from tidegate.domain.errors import StoreError, StoreRefused
@@ -76,7 +75,7 @@ class Publisher:
         """Everything known at this moment. A sample past its life is left out: it says nothing any more."""
         now, reading = self._clock(), self._gpus.latest()
         self._seq += 1
-        samples = [_with_memory(w, reading) for w in self._watchers]
+        samples = [_with_gpus(w, reading) for w in self._watchers]
         for sample in samples:
             if sample is not None:
                 age_seconds = sample.age_ms(now) / 1000
@@ -97,8 +96,5 @@ class Publisher:
             await asyncio.sleep(BEAT_EVERY_SECONDS)
 
 
-def _with_memory(watcher: EngineWatcher, reading: GpuReading) -> EndpointSample | None:
-    if watcher.latest is None or not watcher.target.gpus:
-        return watcher.latest
-    free, total = memory_of(reading, watcher.target.gpus)
-    return replace(watcher.latest, vram_free_bytes=free, vram_total_bytes=total)
+def _with_gpus(watcher: EngineWatcher, reading: GpuReading) -> EndpointSample | None:
+    return None if watcher.latest is None else with_gpus(watcher.latest, reading, watcher.target.gpus)

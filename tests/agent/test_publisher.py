@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 from prometheus_client import CollectorRegistry
 
-from metrics_agent.gpu import NO_LIBRARY, OK, FixedGpus, GpuReading
+from metrics_agent.gpu import FixedGpus, GpuReading, NvmlState
 from metrics_agent.instruments import Instruments
 from metrics_agent.publisher import Publisher
 from metrics_agent.targets import Target
@@ -60,7 +60,7 @@ async def test_tick_has_the_node_and_every_engine(store, publisher):
     await publisher(watcher("a:1"), watcher("b:1")).publish_once()
     assert {s.address for s in await store.samples()} == {"a:1", "b:1"}
     [node] = await store.nodes()
-    assert (node.node, node.nvml, node.gpus) == ("n", NO_LIBRARY, {})
+    assert (node.node, node.nvml, node.gpus) == ("n", NvmlState.NO_LIBRARY, {})
 
 
 async def test_node_without_engines_is_published(store, publisher):
@@ -87,8 +87,8 @@ async def test_engine_that_was_never_seen_is_not_published(publisher):
 
 
 async def test_gpu_memory_joins_the_engines_that_name_cards(publisher):
-    cards = {"GPU-1": {"index": 0, "memory_free_bytes": 30, "memory_total_bytes": 100}}
-    one = publisher(watcher("a:1", (0,)), watcher("b:1"), gpus=FixedGpus(GpuReading(OK, cards, 1)))
+    cards = {"GPU-1": {"index": 0, "vram_free_bytes": 30, "vram_total_bytes": 100}}
+    one = publisher(watcher("a:1", (0,)), watcher("b:1"), gpus=FixedGpus(GpuReading(NvmlState.OK, cards, 1)))
     with_card, without = one.tick().endpoints
     assert (with_card.vram_free_bytes, with_card.vram_total_bytes) == (30, 100)
     assert without.vram_free_bytes is None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from metrics_agent.gpu import OK, GpuReading, memory_of
+from metrics_agent.gpu import GpuReading, NvmlState, memory_of
 from metrics_agent.targets import targets
 from tidegate.domain.topology import Cluster, Endpoint, Topology
 
@@ -31,11 +31,11 @@ def test_agent_watches(expected, file, all_nodes):
 
 
 CARDS = GpuReading(
-    nvml=OK,
+    nvml=NvmlState.OK,
     gpus={
-        "GPU-aa11": {"index": 0, "memory_free_bytes": 30, "memory_total_bytes": 100},
-        "GPU-aa22": {"index": 1, "memory_free_bytes": 0, "memory_total_bytes": 100},
-        "GPU-bb33": {"index": 2, "memory_free_bytes": None, "memory_total_bytes": None},
+        "GPU-aa11": {"index": 0, "vram_free_bytes": 30, "vram_total_bytes": 100},
+        "GPU-aa22": {"index": 1, "vram_free_bytes": 0, "vram_total_bytes": 100},
+        "GPU-bb33": {"index": 2, "vram_free_bytes": None, "vram_total_bytes": None},
     },
 )
 
