@@ -17,6 +17,7 @@ from tidegate.domain.topology import Topology, split_address
 from tidegate.runtime import Service, now_ms
 from tidegate.settings.config_file import FileConfig, load
 from tidegate.settings.services import XdsSettings
+from tidegate.store.clock import StoreClock
 from tidegate.store.ports import Store
 from tidegate.store.redis import RedisStore
 from tidegate.telemetry import MetricsPage, configure_logs
@@ -58,14 +59,14 @@ async def serve_on(store: Store, file: FileConfig, settings: XdsSettings, compan
     """`serve` on a given store, which stays open."""
     registry, resolver, cache = CollectorRegistry(), Resolver(), SnapshotCache()
     service, metrics = Service("xds", registry), XdsMetrics(registry)
-    streams = Streams(metrics)
+    streams, clock = Streams(metrics), StoreClock(store)
     publisher = Publisher(
         gateway=await gateway_of(file, settings, resolver),
         topology=file.topology,
         store=store,
         cache=cache,
         metrics=metrics,
-        clock_ms=now_ms,
+        clock_ms=clock,
         sample_ttl_ms=settings.sample_ttl_ms,
         resolver=resolver,
     )
@@ -73,6 +74,7 @@ async def serve_on(store: Store, file: FileConfig, settings: XdsSettings, compan
     server, listen = await start(settings.listen, AdsServicer(cache, streams, now_ms))
     try:
         metrics_listen = await page.start(settings.metrics_listen)
+        service.spawn("clock", clock.run)
         service.spawn("publisher", lambda: publisher.run(settings.tick_ms))
         service.spawn("presence", lambda: _beat(store, file.topology, publisher, streams, listen))
         for name, companion in companions:
@@ -103,6 +105,7 @@ async def gateway_of(file: FileConfig, settings: XdsSettings, resolver: Resolver
         expose_routing=file.gateway.expose_routing,
         ext_proc_host=ext_proc_host,
         ext_proc_port=ext_proc_port,
+        cors_origins=file.gateway.cors_origins,
     )
 
 

@@ -20,6 +20,7 @@ class Gateway:
     expose_routing: bool
     ext_proc_host: str
     ext_proc_port: int
+    cors_origins: tuple[str, ...] = ()
 
 
 def compose(
@@ -37,6 +38,9 @@ def compose(
         ext_proc_host=gateway.ext_proc_host,
         ext_proc_port=gateway.ext_proc_port,
         clusters=tuple(_cluster(cluster, view, ips, sample_ttl_ms) for cluster in topology.clusters),
+        aliases=tuple(alias for alias, _ in topology.aliases),
+        rule_headers=topology.rule_headers,
+        cors_origins=gateway.cors_origins,
     )
 
 
@@ -63,7 +67,15 @@ def _cluster(cluster: Cluster, view: StoreView, ips: Mapping[str, str], sample_t
             endpoints.setdefault(
                 (ips[host], port), _endpoint(cluster.name, address, (ips[host], port), view, sample_ttl_ms)
             )
-    return DesiredCluster(name=cluster.name, models=cluster.models, lb=cluster.lb, endpoints=tuple(endpoints.values()))
+    return DesiredCluster(
+        name=cluster.name, models=_names(cluster, view), lb=cluster.lb, endpoints=tuple(endpoints.values())
+    )
+
+
+def _names(cluster: Cluster, view: StoreView) -> tuple[str, ...]:
+    """Models and adapters of the file, then what the cluster's engines list beside, by name."""
+    listed = {name for (owner, _), names in view.listed.items() if owner == cluster.name for name in names}
+    return tuple(dict.fromkeys([*cluster.models, *cluster.loras, *sorted(listed)]))
 
 
 def _endpoint(

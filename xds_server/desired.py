@@ -28,7 +28,7 @@ class DesiredEndpoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DesiredCluster:
-    """Replicas of the same models and how one of them is chosen."""
+    """Replicas of the same models and how one of them is chosen. `models` are all names under which they are known."""
 
     name: str
     models: tuple[str, ...]
@@ -38,7 +38,11 @@ class DesiredCluster:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Desired:
-    """The gateway and everything behind it. Hosts of the listener are IPs; that of ext_proc may be a name."""
+    """The gateway and everything behind it. Hosts of the listener are IPs; that of ext_proc may be a name.
+
+    `aliases` are further names of models, `rule_headers` the lower-case names of the headers that rules compare,
+    `cors_origins` those whose pages may call the gateway, or `*`.
+    """
 
     listen_host: str
     listen_port: int
@@ -47,6 +51,9 @@ class Desired:
     ext_proc_host: str
     ext_proc_port: int
     clusters: tuple[DesiredCluster, ...]
+    aliases: tuple[str, ...] = ()
+    rule_headers: tuple[str, ...] = ()
+    cors_origins: tuple[str, ...] = ()
 
     @property
     def can_serve(self) -> bool:

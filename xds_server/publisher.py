@@ -76,15 +76,22 @@ class Publisher:
     async def _look(self) -> StoreError | None:
         names = [cluster.name for cluster in self._topology.clusters]
         try:
-            weights, registered, samples = await asyncio.gather(
-                self._store.effective(names), self._store.registered(), self._store.samples()
+            weights, registered, departed, samples = await asyncio.gather(
+                self._store.effective(names),
+                self._store.registered(),
+                self._store.departed(),
+                self._store.samples(),
             )
         except StoreError as exc:
             self._tell(str(exc))
             return exc
         self._tell(None)
         self._view = self._view.updated(
-            weights=weights, registered=registered, samples=samples, now_ms=self._clock_ms()
+            weights=weights,
+            registered=registered,
+            departed=departed,
+            samples=samples,
+            now_ms=self._clock_ms(),
         )
         return None
 

@@ -9,10 +9,12 @@ import httpx
 import pytest
 
 from tests.xds.conftest import Gateway, cluster, endpoint
+from xds_server.resources.listener import REWRITE_BYTES
 
 pytestmark = pytest.mark.envoy
 CHAT = "/v1/chat/completions"
 MIB = 1 << 20
+MOST = MIB + REWRITE_BYTES  # what lies between is ext_proc's to refuse
 
 
 def said(response: httpx.Response) -> tuple[int, str | None, str | None]:
@@ -45,8 +47,8 @@ async def test_the_gateway_answers_by_itself(gateway: Gateway, engines: Any) -> 
     assert said(await gateway.send("GET", "/elsewhere")) == (404, "not-found", "not_found")
 
     too_large = (413, "body-too-large", "request_too_large")
-    assert said(await gateway.send("POST", CHAT, content=b"x" * (MIB + 1))) == too_large
-    assert said(await gateway.send("POST", CHAT, content=chunks(MIB + 16384))) == too_large
+    assert said(await gateway.send("POST", CHAT, content=b"x" * (MOST + 1))) == too_large
+    assert said(await gateway.send("POST", CHAT, content=chunks(MOST + 16384))) == too_large
 
     nobody = (503, "no-endpoint", "service_unavailable")
     assert said(await gateway.post({"model": "empty"})) == nobody

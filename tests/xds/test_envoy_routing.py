@@ -73,15 +73,26 @@ async def test_a_stream_arrives_event_by_event(gateway: Gateway, engines: Any) -
     assert pieces == ["data: 0\n\n", "data: 1\n\n", "data: 2\n\n"]
 
 
-async def test_ext_proc_is_told_path_method_and_content_type(gateway: Gateway, engines: Any) -> None:
+async def test_ext_proc_is_told_path_types_and_the_headers_that_rules_compare(gateway: Gateway, engines: Any) -> None:
     [engine] = await engines(1)
+    gateway.settings["rule_headers"] = ("content-type", "it's", "x-absent", "x-tier", "x.!#$%&*+^_`|~y")
     await gateway.serve(cluster("chat", endpoint(engine, 1)))
-    await gateway.post({"model": "chat"}, "/v1/embeddings?x=1", headers={"content-encoding": "identity"})
+    headers = [
+        ("content-encoding", "identity"),
+        ("X-Tier", "free"),
+        ("x-tier", "paid"),
+        ("it's", "so"),
+        ("x-other", "1"),
+    ]
+    headers.append(("x.!#$%&*+^_`|~y", "odd"))
+    await gateway.post({"model": "chat"}, "/v1/embeddings?x=1", headers=headers)
     assert gateway.processor.servicer.attributes == [
         {
             "request.path": "/v1/embeddings?x=1",
-            "request.method": "POST",
             "request.headers['content-type']": "application/json",
             "request.headers['content-encoding']": "identity",
+            "request.headers['x-tier']": "free,paid",
+            'request.headers["it\'s"]': "so",
+            "request.headers['x.!#$%&*+^_`|~y']": "odd",
         }
     ]

@@ -43,6 +43,15 @@ def addresses(view: StoreView) -> list[str]:
     return [e.address for e in composed(view).endpoints]
 
 
+def test_what_left_on_purpose_goes_at_once_and_may_come_back() -> None:
+    place = ("chat", "10.0.0.2:8000")
+    full = read(StoreView(), registered=[(*place, NOW)])
+    assert place[1] in addresses(full)
+    left = read(full, departed={place})
+    assert place[1] not in addresses(left)
+    assert place[1] in addresses(read(left, registered=[(*place, NOW + 1)]))
+
+
 def test_an_emptied_store_changes_nothing() -> None:
     full = read(StoreView(), weights={"chat": {"10.0.0.1:8000": 7}}, registered=[("chat", "10.0.0.2:8000", NOW)])
     assert composed(read(full, now_ms=NOW + 1)) == composed(full)

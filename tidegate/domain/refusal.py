@@ -92,7 +92,7 @@ class Dialect(StrEnum):
     ANTHROPIC = "anthropic"
 
 
-MESSAGES_PATH: Final = r"(?:/+(?:v\d\w*|openai|anthropic|cohere|api|inference))*/+messages(?:/[^?]*)?"
+MESSAGES_PATH: Final = r"(?:/+(?:anthropic|api|v1))*/+messages(?:/[^?]*)?"
 """Anthropic's paths, without a query; the syntax is RE2's too, since Envoy matches by it."""
 
 _messages_path: Final = re.compile(MESSAGES_PATH).fullmatch

@@ -1,6 +1,6 @@
 """LDS: the gateway's listener and its filter chain.
 
-    HTTP connection manager → ext_proc → buffer → fault → router
+    HTTP connection manager → (cors →) ext_proc → buffer → fault → router
 
 ext_proc asks for the body alone; buffer behind it holds the headers back until the body is there, so that the
 router meets the route that ext_proc's answer chose. fault tells empty requests from bodies (see routes).
@@ -8,12 +8,14 @@ router meets the route that ext_proc's answer chose. fault tells empty requests 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Final
 
 from envoy.config.common.mutation_rules.v3 import mutation_rules_pb2
 from envoy.config.core.v3 import extension_pb2, grpc_service_pb2
 from envoy.config.listener.v3 import listener_components_pb2, listener_pb2
 from envoy.extensions.filters.http.buffer.v3 import buffer_pb2
+from envoy.extensions.filters.http.cors.v3 import cors_pb2
 from envoy.extensions.filters.http.ext_proc.v3 import ext_proc_pb2, processing_mode_pb2
 from envoy.extensions.filters.http.fault.v3 import fault_pb2
 from envoy.extensions.filters.http.router.v3 import router_pb2
@@ -22,10 +24,14 @@ from envoy.extensions.http.early_header_mutation.header_mutation.v3 import heade
 from envoy.type.matcher.v3 import string_pb2
 
 from tidegate.domain.wire import (
+    CONTENT_ENCODING_ATTRIBUTE,
+    CONTENT_TYPE_ATTRIBUTE,
     CONTROL_PREFIX,
     DESTINATION_ENDPOINT,
     LB_METADATA_NAMESPACE,
     METADATA_NAMESPACE,
+    PATH_ATTRIBUTE,
+    header_attribute,
 )
 from xds_server.desired import Desired
 from xds_server.resources.clusters import over_ads
@@ -33,6 +39,7 @@ from xds_server.resources.endpoints import socket_address
 from xds_server.resources.local_replies import local_replies
 from xds_server.resources.names import (
     BUFFER_FILTER,
+    CORS_FILTER,
     EXT_PROC_CLUSTER,
     EXT_PROC_FILTER,
     FAULT_FILTER,
@@ -49,14 +56,12 @@ EXT_PROC_MOST_SECONDS: Final = 120.0
 UPLOAD_SECONDS: Final = 300.0
 SILENCE_SECONDS: Final = 3600.0
 
-ATTRIBUTES: Final = (
-    "request.path",
-    "request.method",
-    "request.headers['content-encoding']",
-    "request.headers['content-type']",
-)
+ATTRIBUTES: Final = (PATH_ATTRIBUTE, CONTENT_ENCODING_ATTRIBUTE, CONTENT_TYPE_ATTRIBUTE)
+# A body may grow when ext_proc writes another model's name into it. ext_proc itself refuses what came larger.
+REWRITE_BYTES: Final = 64 << 10
+MOST_BUFFER_BYTES: Final = (1 << 32) - 1
 # x-envoy-* would let a client change timeouts and retries.
-STRIPPED_PREFIXES: Final = (CONTROL_PREFIX, "x-envoy-")
+STRIPPED_PREFIXES: Final = (CONTROL_PREFIX, DESTINATION_ENDPOINT, "x-envoy-")
 
 
 def gateway_listener(desired: Desired) -> Any:
@@ -76,7 +81,8 @@ def _manager(desired: Desired) -> Any:
         stat_prefix="gateway",
         rds=hcm.Rds(config_source=over_ads(), route_config_name=ROUTES_NAME),
         http_filters=[
-            _filter(EXT_PROC_FILTER, ext_proc_filter()),
+            *([_filter(CORS_FILTER, cors_pb2.Cors())] if desired.cors_origins else []),
+            _filter(EXT_PROC_FILTER, ext_proc_filter(desired.rule_headers)),
             _filter(BUFFER_FILTER, _buffer(desired.max_request_bytes)),
             _filter(FAULT_FILTER, fault_pb2.HTTPFault()),
             _filter(ROUTER_FILTER, router_pb2.Router(suppress_envoy_headers=True)),
@@ -93,8 +99,12 @@ def _manager(desired: Desired) -> Any:
     )
 
 
-def ext_proc_filter() -> Any:
-    """One message each way. Without ext_proc the request goes on, and meets the route that answers 503."""
+def ext_proc_filter(rule_headers: Iterable[str]) -> Any:
+    """One message each way. Without ext_proc the request goes on, and meets the route that answers 503.
+
+    ext_proc is sent what it reads and nothing else: of the headers, those that rules compare.
+    """
+    attributes = dict.fromkeys([*ATTRIBUTES, *map(header_attribute, rule_headers)])
     mode = processing_mode_pb2.ProcessingMode
     namespaces = ext_proc_pb2.MetadataOptions.MetadataNamespaces(untyped=[METADATA_NAMESPACE, LB_METADATA_NAMESPACE])
     return ext_proc_pb2.ExternalProcessor(
@@ -110,7 +120,7 @@ def ext_proc_filter() -> Any:
             response_body_mode=mode.NONE,
             response_trailer_mode=mode.SKIP,
         ),
-        request_attributes=ATTRIBUTES,
+        request_attributes=list(attributes),
         message_timeout=seconds(EXT_PROC_TIMEOUT_SECONDS),
         max_message_timeout=seconds(EXT_PROC_MOST_SECONDS),
         metadata_options=ext_proc_pb2.MetadataOptions(receiving_namespaces=namespaces),
@@ -119,14 +129,14 @@ def ext_proc_filter() -> Any:
 
 
 def _buffer(max_request_bytes: int) -> Any:
-    return buffer_pb2.Buffer(max_request_bytes=UInt32(value=max_request_bytes))
+    most = min(max_request_bytes + REWRITE_BYTES, MOST_BUFFER_BYTES)
+    return buffer_pb2.Buffer(max_request_bytes=UInt32(value=most))
 
 
 def _strip_control_headers() -> Any:
     """Headers with which a client would speak as Tidegate or as Envoy go before anything reads them."""
     mutation = mutation_rules_pb2.HeaderMutation
     patterns = [string_pb2.StringMatcher(prefix=prefix) for prefix in STRIPPED_PREFIXES]
-    patterns.append(string_pb2.StringMatcher(exact=DESTINATION_ENDPOINT))
     removals = [mutation(remove_on_match=mutation.RemoveOnMatch(key_matcher=p)) for p in patterns]
     return extension_pb2.TypedExtensionConfig(
         name="envoy.http.early_header_mutation.header_mutation",

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 from envoy.config.core.v3 import base_pb2
 from envoy.config.route.v3 import route_components_pb2 as components
 from envoy.config.route.v3 import route_pb2
+from envoy.extensions.filters.http.ext_proc.v3 import ext_proc_pb2
 from envoy.extensions.filters.http.fault.v3 import fault_pb2
 from envoy.extensions.retry.host.previous_hosts.v3 import previous_hosts_pb2
-from envoy.type.matcher.v3 import metadata_pb2, regex_pb2, string_pb2, value_pb2
+from envoy.type.matcher.v3 import metadata_pb2, string_pb2, value_pb2
 from envoy.type.v3 import percent_pb2
 
-from tidegate.domain.refusal import HttpAnswer
+from tidegate.domain.refusal import MESSAGES_PATH, SHAPES, Dialect, HttpAnswer, http_answer
 from tidegate.domain.wire import (
     CLUSTER_HEADER,
     ENDPOINT_HEADER,
@@ -23,34 +24,62 @@ from tidegate.domain.wire import (
 )
 from xds_server.desired import Desired, DesiredCluster
 from xds_server.resources import answers
-from xds_server.resources.names import FAULT_FILTER, ROUTES_NAME
+from xds_server.resources.cors import allow_origins
+from xds_server.resources.matches import MODEL_PATHS, MODELS_PATH, RESPONSES_PATH, method, model_paths, path, regex
+from xds_server.resources.names import EXT_PROC_FILTER, FAULT_FILTER, ROUTES_NAME
 from xds_server.resources.wrap import UInt32, packed, seconds
 
 # A long answer that is not streamed is silent until it is whole: tens of thousands of tokens take their time.
 SILENCE_SECONDS: Final = 3600.0
 # Nothing that an engine may have begun to generate: only what never reached one.
+READ: Final = "GET|HEAD"
 RETRY_ON: Final = "connect-failure,refused-stream,reset-before-request"
 
 
 def gateway_routes(desired: Desired) -> Any:
-    """The RouteConfiguration. The first route that matches wins; the last two always match."""
+    """The RouteConfiguration. The first route that matches wins; the last always does.
+
+    Every POST ends at the unrouted ones, so that however many models there are, it meets no route of a model.
+    """
     models = answers.models(desired)
     host = components.VirtualHost(
         name="gateway",
         domains=["*"],
         routes=[
-            _direct("health", _get("/health"), answers.health(desired)),
-            _direct("models", _get("/v1/models"), models),
+            _direct("health", method(READ, path="/health"), answers.health(desired)),
+            _direct("models", method(READ, **path(MODELS_PATH)), models),
             *(_cluster_route(cluster, desired.expose_routing) for cluster in desired.clusters),
-            _unrouted_post(),
-            _direct("not-found", components.RouteMatch(prefix="/"), answers.not_found()),
+            _direct("cancel", method("POST", **path(f"{RESPONSES_PATH}/+cancel/*")), answers.not_kept()),
+            _unrouted_post("unrouted-messages", path(MESSAGES_PATH), Dialect.ANTHROPIC),
+            _unrouted_post("unrouted", {"prefix": "/"}, Dialect.OPENAI),
+            *_routes_of_models(desired),
+            *_refused_methods(),
         ],
     )
+    allow_origins(host, desired.cors_origins)
     return route_pb2.RouteConfiguration(
         name=ROUTES_NAME,
         virtual_hosts=[host],
         max_direct_response_body_size_bytes=UInt32(value=max(4096, len(models.body))),
     )
+
+
+def _routes_of_models(desired: Desired) -> Iterator[Any]:
+    for name in answers.names(desired):
+        for number, where in enumerate(model_paths(name)):
+            yield _direct(f"model {name} {number}", method(READ, path=where), answers.model(name))
+    yield _direct("no-such-model", method(READ, prefix="/v1/models/"), http_answer(answers.NO_SUCH_MODEL))
+
+
+def _refused_methods() -> Iterator[Any]:
+    """What is no POST and nothing of the gateway's own."""
+    yield _direct("preflight", method("OPTIONS", prefix="/"), answers.preflight())
+    yield _direct("stored-responses", method("GET|HEAD|DELETE", **path(f"{RESPONSES_PATH}.*")), answers.not_kept())
+    at_messages = components.RouteMatch(**path(MESSAGES_PATH))
+    yield _direct("method-messages", at_messages, answers.wrong_method(Dialect.ANTHROPIC))
+    for number, pattern in enumerate(MODEL_PATHS):
+        yield _direct(f"method-{number}", components.RouteMatch(**path(pattern)), answers.wrong_method())
+    yield _direct("not-found", components.RouteMatch(prefix="/"), answers.not_found())
 
 
 def _cluster_route(cluster: DesiredCluster, expose_routing: bool) -> Any:
@@ -90,13 +119,13 @@ def _retry_policy() -> Any:
     )
 
 
-def _unrouted_post() -> Any:
+def _unrouted_post(name: str, where: dict[str, Any], dialect: Dialect) -> Any:
     """A POST for which ext_proc chose nothing: an empty one (ext_proc sees bodies alone), or ext_proc is away.
 
     The buffer filter gives every body a content-length, so the fault filter, which stands behind it, can tell
     the two apart where a route cannot.
     """
-    route = _direct("unrouted", _method("POST", prefix="/"), answers.NO_ENDPOINT)
+    route = _answering(name, method("POST", **where), http_answer(answers.NO_ENDPOINT, dialect))
     route.typed_per_filter_config[FAULT_FILTER].CopyFrom(packed(_refuse_empty()))
     return route
 
@@ -105,35 +134,29 @@ def _refuse_empty() -> Any:
     whole = percent_pb2.FractionalPercent(numerator=100, denominator=percent_pb2.FractionalPercent.HUNDRED)
     has_body = components.HeaderMatcher(
         name="content-length",
-        string_match=string_pb2.StringMatcher(safe_regex=_regex("[1-9][0-9]*")),
+        string_match=string_pb2.StringMatcher(safe_regex=regex("[1-9][0-9]*")),
         invert_match=True,
         treat_missing_header_as_empty=True,
     )
     return fault_pb2.HTTPFault(
-        abort=fault_pb2.FaultAbort(http_status=answers.EMPTY_BODY.status, percentage=whole),
+        abort=fault_pb2.FaultAbort(http_status=SHAPES[answers.EMPTY_BODY.reason].status, percentage=whole),
         headers=[has_body],
     )
 
 
-def _regex(pattern: str) -> Any:
-    return regex_pb2.RegexMatcher(regex=pattern)
-
-
-def _get(path: str) -> Any:
-    return _method("GET", path=path)
-
-
-def _method(method: str, **match: str) -> Any:
-    exact = string_pb2.StringMatcher(exact=method)
-    return components.RouteMatch(headers=[components.HeaderMatcher(name=":method", string_match=exact)], **match)
-
-
 def _direct(name: str, match: Any, answer: HttpAnswer) -> Any:
+    """An answer that needs nothing of the body, so that ext_proc is not asked."""
+    route = _answering(name, match, answer)
+    route.typed_per_filter_config[EXT_PROC_FILTER].CopyFrom(packed(ext_proc_pb2.ExtProcPerRoute(disabled=True)))
+    return route
+
+
+def _answering(name: str, match: Any, answer: HttpAnswer) -> Any:
     return components.Route(
         name=name,
         match=match,
         direct_response=components.DirectResponseAction(
-            status=answer.status, body=base_pb2.DataSource(inline_bytes=answer.body)
+            status=answer.status, body=base_pb2.DataSource(inline_bytes=answer.body) if answer.body else None
         ),
         response_headers_to_add=_headers(answer.headers),
     )
