@@ -41,13 +41,26 @@ _MOUNTS: Final = re.compile(r"v\d\w*|openai|anthropic|cohere|api|inference")
 """What may stand before a single word; `/v1/threads/7/messages` is another endpoint than `/v1/messages`."""
 
 
+_GENERATING: Final = frozenset(
+    {Api.CHAT, Api.COMPLETIONS, Api.RESPONSES, Api.MESSAGES, Api.GENERATE, Api.AUDIO, Api.UNKNOWN}
+)
+_NEEDS_MESSAGES: Final = frozenset({Api.CHAT, Api.MESSAGES, Api.COUNT_TOKENS})
+_SAMPLES: Final = frozenset({Api.CHAT, Api.COMPLETIONS, Api.GENERATE, Api.UNKNOWN})
+
+
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """`api` and `name` (the last segment) of a path, and the model that it names, if it does."""
+    """What a path means, worked out once a path.
+
+    `model` is the name that the path holds, if it does. `generates`: tokens are decoded. `needs_messages`: a body
+    without them is refused. `samples`: `n` and its like are read.
+    """
 
     api: Api
-    name: str
-    model: str | None = None
+    model: str | None
+    generates: bool
+    needs_messages: bool
+    samples: bool
 
 
 @lru_cache(maxsize=1024)
@@ -56,8 +69,8 @@ def endpoint_of(path: str) -> Endpoint:
     bare = path.partition("?")[0].partition("#")[0]
     segments = tuple(unquote(segment) for segment in bare.split("/") if segment)
     segments, model = _without_deployment(segments)
-    name = segments[-1] if segments else ""
-    return Endpoint(_api(segments, named=model is not None), name, model)
+    api = _api(segments, named=model is not None)
+    return Endpoint(api, model, api in _GENERATING, api in _NEEDS_MESSAGES, api in _SAMPLES)
 
 
 def _without_deployment(segments: tuple[str, ...]) -> tuple[tuple[str, ...], str | None]:

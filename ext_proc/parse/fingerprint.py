@@ -13,8 +13,8 @@ it renders the prompt. A date in a system text does count: the engine's own cach
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from itertools import chain, count, takewhile
+from bisect import bisect_left
+from collections.abc import Sequence
 from typing import Final
 
 from xxhash import xxh3_64_intdigest
@@ -22,9 +22,10 @@ from xxhash import xxh3_64_intdigest
 Buffer = bytes | memoryview
 
 _KI: Final = 1 << 10
-_FIRST_ENDS: Final = (*range(_KI, 8 * _KI, _KI), *range(8 * _KI, 65 * _KI, 4 * _KI))
+_ENDS: Final = (_KI, *range(2 * _KI, 8 * _KI, 2 * _KI), *range(8 * _KI, 64 * _KI, 4 * _KI))
+_LAST_END: Final = 64 * _KI
 _LAST_STEP: Final = 16 * _KI
-"""Blocks of a text, in code points: of 1 Ki up to 8 Ki, of 4 Ki up to 64 Ki, then of 16 Ki."""
+"""Blocks of a text, in code points: of 1 or 2 Ki up to 8 Ki, of 4 Ki up to 64 Ki, then of 16 Ki."""
 
 _ROLES: Final = {
     role: xxh3_64_intdigest(role.encode())
@@ -51,44 +52,61 @@ class Chain:
         self._hash = xxh3_64_intdigest(text.encode("utf-8", "surrogatepass"))
         self.marks: list[int] = []
 
-    def begin(self, role: str) -> None:
+    def begin(self, role: object) -> None:
         """A message of `role` follows."""
-        known = _ROLES.get(role)
-        self._hash ^= xxh3_64_intdigest(role.encode("utf-8", "surrogatepass")) if known is None else known
+        self._hash ^= _role(role)
 
     def end(self) -> None:
         """A message, or all that stands before the first, is complete."""
+        self.marks.append(self._hash)
+
+    def message(self, role: object, text: str) -> None:
+        """`begin`, `text` and `end` in one, for the many messages that are a short text."""
+        self._hash ^= _role(role)
+        if len(text) <= _KI:
+            self._hash = xxh3_64_intdigest(_bytes(text), self._hash)
+        else:
+            self.text(text)
         self.marks.append(self._hash)
 
     def text(self, text: str) -> None:
         """Add text, with a mark after each block that more text follows."""
         if len(text) <= _KI:
             self._hash = xxh3_64_intdigest(_bytes(text), self._hash)
-        elif text.isascii():
+        elif len(text) <= _LAST_END and text.isascii():
             self.data(text.encode())
         else:
-            start = 0
-            for end in _block_ends(len(text)):
-                self._block(_bytes(text[start:end]))
-                start = end
-            self._hash = xxh3_64_intdigest(_bytes(text[start:]), self._hash)
+            self._slices(text)
+
+    def _slices(self, text: str) -> None:
+        """`data` of a long text, without a copy of all of it."""
+        digest, start = self._hash, 0
+        for end in _block_ends(len(text)):
+            digest = xxh3_64_intdigest(_bytes(text[start:end]), digest)
+            self.marks.append(digest)
+            start = end
+        self._hash = xxh3_64_intdigest(_bytes(text[start:]), digest)
 
     def data(self, data: Buffer) -> None:
         """Add bytes, with marks as `text` has them."""
-        view = memoryview(data)
+        view, digest, mark = memoryview(data), self._hash, self.marks.append
         start = 0
         for end in _block_ends(len(view)):
-            self._block(view[start:end])
+            digest = xxh3_64_intdigest(view[start:end], digest)
+            mark(digest)
             start = end
-        self._hash = xxh3_64_intdigest(view[start:], self._hash)
+        self._hash = xxh3_64_intdigest(view[start:], digest)
 
     def whole(self, data: Buffer) -> None:
         """Add bytes that are one thing, such as a picture, without marks inside."""
         self._hash = xxh3_64_intdigest(data, self._hash)
 
-    def _block(self, data: Buffer) -> None:
-        self._hash = xxh3_64_intdigest(data, self._hash)
-        self.marks.append(self._hash)
+
+def _role(role: object) -> int:
+    if type(role) is not str:
+        return 0
+    known = _ROLES.get(role)
+    return xxh3_64_intdigest(_bytes(role)) if known is None else known
 
 
 def _bytes(text: str) -> bytes:
@@ -96,6 +114,8 @@ def _bytes(text: str) -> bytes:
     return text.encode() if text.isascii() else text.encode("utf-16-le", "surrogatepass")
 
 
-def _block_ends(length: int) -> Iterator[int]:
+def _block_ends(length: int) -> Sequence[int]:
     """Where the blocks of a text end that more text follows."""
-    return takewhile(length.__gt__, chain(_FIRST_ENDS, count(_FIRST_ENDS[-1] + _LAST_STEP, _LAST_STEP)))
+    if length <= _LAST_END:
+        return _ENDS[: bisect_left(_ENDS, length)]
+    return (*_ENDS, *range(_LAST_END, length, _LAST_STEP))

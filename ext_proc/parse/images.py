@@ -49,11 +49,13 @@ def extra_of(body: Body) -> Extra | None:
 
 def asks_for_diffusion(body: Body, extra: Extra | None) -> bool:
     """Whether a chat is one with a diffusion model: it names denoising steps, or a width and a height."""
-    return any(
-        fields is not None
-        and (not is_null(fields.num_inference_steps) or not (is_null(fields.width) or is_null(fields.height)))
-        for fields in (body, extra)
-    )
+    return _names_diffusion(body) or (extra is not None and _names_diffusion(extra))
+
+
+def _names_diffusion(fields: Body | Extra) -> bool:
+    if not is_null(fields.num_inference_steps):
+        return True
+    return not (is_null(fields.width) or is_null(fields.height))
 
 
 def image_demand(body: Body, extra: Extra | None, prompts: int) -> ImageDemand:
@@ -100,6 +102,8 @@ def _number(body: Body, extra: Extra | None, name: str) -> int | None:
 
 def loras_of(body: Body, extra: Extra | None) -> tuple[str, ...]:
     """The names of adapters: `lora`, `loras` or `lora_request` (object, list or name), SGLang's `lora_path`."""
+    if extra is None and body.lora is body.loras is body.lora_request is body.lora_path is NULL:
+        return ()
     names: list[str] = []
     for name in ("lora", "loras", "lora_request", "lora_path"):
         raw = _first(body, extra, name)

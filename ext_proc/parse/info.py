@@ -15,7 +15,7 @@ from ext_proc.parse.images import Extra, asks_for_diffusion, extra_of, image_dem
 from ext_proc.parse.prompt import Prompt
 from ext_proc.parse.scalars import NULL, count, flag, integer, is_null, string
 from tidegate.domain.refusal import Reason, Refusal
-from tidegate.domain.request import LARGEST_COUNT, Affinity, ImageDemand, Kind, RequestInfo
+from tidegate.domain.request import LARGEST_COUNT, NO_AFFINITY, Affinity, Kind, RequestInfo
 from tidegate.domain.routing import Api, Media
 
 LONGEST_MODEL: Final = 1024
@@ -28,11 +28,6 @@ SGLANG_TOKENS: Final = 128
 """What SGLang's `/generate` generates when a request sets no limit."""
 
 _CONTROL: Final = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
-_GENERATING: Final = frozenset(
-    {Api.CHAT, Api.COMPLETIONS, Api.RESPONSES, Api.MESSAGES, Api.GENERATE, Api.AUDIO, Api.UNKNOWN}
-)
-_NEEDS_MESSAGES: Final = frozenset({Api.CHAT, Api.MESSAGES, Api.COUNT_TOKENS})
-_SAMPLES: Final = frozenset({Api.CHAT, Api.COMPLETIONS, Api.GENERATE, Api.UNKNOWN})
 _FIELDS_OF_FILES: Final = {Api.IMAGES: Media.IMAGE, Api.AUDIO: Media.AUDIO}
 
 
@@ -42,6 +37,9 @@ class _Sampling(msgspec.Struct, gc=False):
     n: Raw = NULL
     max_tokens: Raw = NULL
     max_new_tokens: Raw = NULL
+
+
+_NO_SAMPLING: Final = _Sampling()
 
 
 class _Metadata(msgspec.Struct, gc=False):
@@ -62,11 +60,10 @@ def info_of(body: Body, endpoint: Endpoint, *, files: int = 0) -> RequestInfo:
     model = endpoint.model if endpoint.model is not None else model_of(body)
     check_model(model)
     kind = _kind(api, body, extra)
-    affinity_salt, loras = string(body.cache_salt), _loras(body, extra, endpoint)
-    generation = api in _GENERATING
-    prompt = Prompt(Chain(model, affinity_salt, *loras) if generation and kind is Kind.TEXT else None)
+    salt, loras = string(body.cache_salt), _loras(body, extra, endpoint)
+    prompt = Prompt(Chain(model, salt, *loras) if endpoint.generates and kind is Kind.TEXT else None)
     sampling = _sampling(body, api)
-    prompts = _read_prompt(prompt, body, api)
+    prompts = _read_prompt(prompt, body, endpoint)
     _count_files(prompt, body, api, files)
     return RequestInfo(
         api=api,
@@ -74,10 +71,10 @@ def info_of(body: Body, endpoint: Endpoint, *, files: int = 0) -> RequestInfo:
         model=model or None,
         model_in_path=endpoint.model is not None,
         stream=flag(body.stream),
-        generation=generation,
+        generation=endpoint.generates,
         num_prompts=prompts,
-        num_sequences=_sequences(body, sampling, api, kind, prompts),
-        max_output_tokens=_limit(body, sampling, api) if generation else 0,
+        num_sequences=_sequences(body, sampling, endpoint, kind, prompts),
+        max_output_tokens=_limit(body, sampling, api) if endpoint.generates else 0,
         prompt_chars=prompt.chars,
         prompt_tokens=prompt.token_ids,
         tool_bytes=prompt.tool_bytes,
@@ -86,14 +83,8 @@ def info_of(body: Body, endpoint: Endpoint, *, files: int = 0) -> RequestInfo:
         loras=loras,
         priority=integer(body.priority, "priority") or 0,
         user=_user(body),
-        affinity=Affinity(
-            cache_salt=affinity_salt,
-            prompt_cache_key=string(body.prompt_cache_key),
-            previous_response_id=string(body.previous_response_id),
-            session_id=_session_id(body),
-            media_uuids=tuple(prompt.uuids),
-        ),
-        image=_image(body, extra, prompts) if kind is Kind.IMAGE else None,
+        affinity=_affinity(body, salt, prompt),
+        image=image_demand(body, extra, prompts) if kind is Kind.IMAGE else None,
         prefix=tuple(prompt.chain.marks) if prompt.chain is not None else (),
     )
 
@@ -103,7 +94,7 @@ def info_of(body: Body, endpoint: Endpoint, *, files: int = 0) -> RequestInfo:
 
 def model_of(body: Body) -> str | None:
     """The model that a body names, or a web UI's checkpoint. Raises Refusal when it is no string."""
-    value = None if body.model is None else body.model.value
+    value = body.model.value
     if value is None and body.override_settings is not NULL:
         found = decode_or(_Checkpoint, body.override_settings, None)
         value = string(found.sd_model_checkpoint) if isinstance(found, _Checkpoint) else None
@@ -127,13 +118,14 @@ def check_model(model: str | None) -> None:
 # prompt
 
 
-def _read_prompt(prompt: Prompt, body: Body, api: Api) -> int:
+def _read_prompt(prompt: Prompt, body: Body, endpoint: Endpoint) -> int:
     """Walk whatever the endpoint calls its prompt; the number of prompts."""
-    if body.messages is not None or api in _NEEDS_MESSAGES:
-        return _read_messages(prompt, body, api)
+    if body.messages is not None or endpoint.needs_messages:
+        return _read_messages(prompt, body, endpoint)
+    api = endpoint.api
     if api is Api.RESPONSES:
         return _read_responses(prompt, body)
-    if api in {Api.RERANK, Api.SCORE}:
+    if api is Api.RERANK or api is Api.SCORE:
         return _read_pairs(prompt, body)
     for value in (body.prompt, body.input, body.text, body.texts, body.input_ids, body.token_ids, body.tokens):
         if value is not None:
@@ -141,15 +133,17 @@ def _read_prompt(prompt: Prompt, body: Body, api: Api) -> int:
     return _embedded_prompts(body)
 
 
-def _read_messages(prompt: Prompt, body: Body, api: Api) -> int:
+def _read_messages(prompt: Prompt, body: Body, endpoint: Endpoint) -> int:
     messages = body.messages
     if type(messages) is not list:
-        if api in _NEEDS_MESSAGES:
+        if endpoint.needs_messages:
             said = "is required" if messages is None else "must be a list"
             raise Refusal(Reason.INVALID_REQUEST, f"`messages` {said}.", param="messages")
         return 1
-    batch = [conversation for conversation in messages if type(conversation) is list]
     tools = (body.tools, body.functions)
+    batch = (
+        [conversation for conversation in messages if type(conversation) is list] if list in map(type, messages) else []
+    )
     if not batch:
         prompt.conversation((body.system,), tools, messages)
         return 1
@@ -185,16 +179,16 @@ def _embedded_prompts(body: Body) -> int:
 
 
 def _count_files(prompt: Prompt, body: Body, api: Api, files: int) -> None:
-    for raw, media in (
-        (body.image, Media.IMAGE),
-        (body.images, Media.IMAGE),
-        (body.init_images, Media.IMAGE),
-        (body.image_data, Media.IMAGE),
-        (body.audio_data, Media.AUDIO),
-        (body.video_data, Media.VIDEO),
+    """Media that stand beside the prompt."""
+    if not files and (
+        body.image is body.images is body.init_images is body.image_data is body.audio_data is body.video_data is NULL
     ):
-        _add(prompt, media, _elements(raw))
-    if api in _FIELDS_OF_FILES:
+        return
+    for raw in (body.image, body.images, body.init_images, body.image_data):
+        _add(prompt, Media.IMAGE, _elements(raw))
+    _add(prompt, Media.AUDIO, _elements(body.audio_data))
+    _add(prompt, Media.VIDEO, _elements(body.video_data))
+    if files and api in _FIELDS_OF_FILES:
         _add(prompt, _FIELDS_OF_FILES[api], files)
 
 
@@ -214,7 +208,7 @@ def _elements(raw: Raw) -> int:
 
 def _sampling(body: Body, api: Api) -> _Sampling:
     if api is not Api.GENERATE or body.sampling_params is NULL:
-        return _Sampling()
+        return _NO_SAMPLING
     raw = body.sampling_params
     if memoryview(raw)[0] == ord("["):  # one for each prompt: the first stands for all
         raw = next(iter(decode_or(list[Raw], raw, [])), NULL)
@@ -222,18 +216,19 @@ def _sampling(body: Body, api: Api) -> _Sampling:
     return found if isinstance(found, _Sampling) else _Sampling()
 
 
-def _sequences(body: Body, sampling: _Sampling, api: Api, kind: Kind, prompts: int) -> int:
-    if kind is not Kind.TEXT and api in {Api.IMAGES, Api.AUDIO}:
+def _sequences(body: Body, sampling: _Sampling, endpoint: Endpoint, kind: Kind, prompts: int) -> int:
+    if endpoint.api is Api.IMAGES or endpoint.api is Api.AUDIO:
         return 1
-    if api not in _SAMPLES or kind is Kind.IMAGE:
+    if not endpoint.samples or kind is Kind.IMAGE:
         return prompts
-    each = (
-        count(body.n, "n"),
-        count(sampling.n, "n"),
-        count(body.best_of, "best_of"),
-        count(body.beam_width, "beam_width"),
+    each = max(
+        1,
+        count(body.n, "n") or 1,
+        count(sampling.n, "n") or 1,
+        count(body.best_of, "best_of") or 1,
+        count(body.beam_width, "beam_width") or 1,
     )
-    return min(prompts * max(1, *(number or 1 for number in each)), LARGEST_COUNT)
+    return min(prompts * each, LARGEST_COUNT)
 
 
 def _limit(body: Body, sampling: _Sampling, api: Api) -> int | None:
@@ -245,22 +240,17 @@ def _limit(body: Body, sampling: _Sampling, api: Api) -> int | None:
         return count(body.max_tokens, "max_tokens")
     if api is Api.GENERATE:
         return _generate_limit(body, sampling)
-    return _first_count((body.max_completion_tokens, "max_completion_tokens"), (body.max_tokens, "max_tokens"))
+    if not is_null(body.max_completion_tokens):
+        return count(body.max_completion_tokens, "max_completion_tokens")
+    return count(body.max_tokens, "max_tokens")
 
 
 def _generate_limit(body: Body, sampling: _Sampling) -> int | None:
-    fields = (sampling.max_new_tokens, sampling.max_tokens, body.max_new_tokens, body.max_tokens)
-    if all(is_null(raw) for raw in fields) and (body.text is not None or body.input_ids is not None):
-        return SGLANG_TOKENS
-    return _first_count(*((raw, "max_tokens") for raw in fields))
-
-
-def _first_count(*fields: tuple[Raw, str]) -> int | None:
-    """The first field that is there decides, even when it holds no number."""
-    for raw, name in fields:
+    for raw in (sampling.max_new_tokens, sampling.max_tokens, body.max_new_tokens, body.max_tokens):
         if not is_null(raw):
-            return count(raw, name)
-    return None
+            return count(raw, "max_tokens")
+    sglang = body.text is not None or body.input_ids is not None
+    return SGLANG_TOKENS if sglang else None
 
 
 # pictures and adapters
@@ -270,10 +260,6 @@ def _kind(api: Api, body: Body, extra: Extra | None) -> Kind:
     if api is Api.IMAGES or (api is Api.CHAT and asks_for_diffusion(body, extra)):
         return Kind.IMAGE
     return Kind.AUDIO if api is Api.AUDIO else Kind.TEXT
-
-
-def _image(body: Body, extra: Extra | None, prompts: int) -> ImageDemand:
-    return image_demand(body, extra, prompts)
 
 
 def _loras(body: Body, extra: Extra | None, endpoint: Endpoint) -> tuple[str, ...]:
@@ -293,6 +279,17 @@ def _user(body: Body) -> str | None:
         metadata = decode_or(_Metadata, body.metadata, None)
         found = string(metadata.user_id) if isinstance(metadata, _Metadata) else None
     return found
+
+
+def _affinity(body: Body, salt: str | None, prompt: Prompt) -> Affinity:
+    keys = (
+        salt,
+        string(body.prompt_cache_key),
+        string(body.previous_response_id),
+        _session_id(body),
+        tuple(prompt.uuids),
+    )
+    return Affinity(*keys) if any(keys) else NO_AFFINITY
 
 
 def _session_id(body: Body) -> str | None:

@@ -7,43 +7,48 @@ from typing import Any, Final
 
 from msgspec import Raw
 
-from ext_proc.parse.body import Item, decode_or
+from ext_proc.parse.body import Item, Message, decode_or
 from ext_proc.parse.fingerprint import Chain, without_attribution
 from ext_proc.parse.scalars import NULL, is_null, string
+from tidegate.domain.refusal import Reason, Refusal
 from tidegate.domain.routing import Media
 
 _DEEPEST: Final = 4
 """A message holds parts, a part (a tool's result) holds parts; nothing that an engine reads lies deeper."""
 
+MOST_PARTS: Final = 50_000
+"""Messages, parts and prompts that a request may have; a walk over them takes some 30 ms."""
+
 _MOST_UUIDS: Final = 256
 _SYSTEM: Final = frozenset({"system", "developer"})
 _CACHE_CONTROL: Final = b'"cache_control"'
 
-_MEDIA_TYPES: Final = {
-    "image": Media.IMAGE,
-    "image_url": Media.IMAGE,
-    "image_pil": Media.IMAGE,
-    "image_embeds": Media.IMAGE,
-    "input_image": Media.IMAGE,
-    "audio": Media.AUDIO,
-    "audio_url": Media.AUDIO,
-    "audio_embeds": Media.AUDIO,
-    "input_audio": Media.AUDIO,
-    "video": Media.VIDEO,
-    "video_url": Media.VIDEO,
-    "video_embeds": Media.VIDEO,
-    "input_video": Media.VIDEO,
-}
 _TEXT_TYPES: Final = frozenset({"text", "input_text", "output_text"})
+_MEDIA_FIELDS: Final = {
+    Media.IMAGE: ("image_url", "image", "image_embeds", "image_pil"),
+    Media.AUDIO: ("input_audio", "audio_url", "audio_embeds", "audio"),
+    Media.VIDEO: ("video_url", "video", "video_embeds"),
+}
+_MEDIA_TYPES: Final = {
+    **{field: (media, field) for media, fields in _MEDIA_FIELDS.items() for field in fields},
+    "image": (Media.IMAGE, "source"),
+    "input_image": (Media.IMAGE, "image_url"),
+    "input_video": (Media.VIDEO, "video_url"),
+    "document": (None, "source"),
+    "file": (None, "file"),
+    "input_file": (None, "file"),
+}
+"""By the type of a part: its kind, and the field that holds it. Documents are no medium of their own."""
 
 
 class Prompt:
     """Counts of what was read so far. `chain` is None where no fingerprint is wanted."""
 
-    __slots__ = ("chain", "chars", "media", "token_ids", "tool_bytes", "tools", "uuids")
+    __slots__ = ("_left", "chain", "chars", "media", "token_ids", "tool_bytes", "tools", "uuids")
 
     def __init__(self, chain: Chain | None) -> None:
         self.chain = chain
+        self._left = MOST_PARTS
         self.chars = 0
         self.token_ids: int | None = None
         self.tools = self.tool_bytes = 0
@@ -54,25 +59,42 @@ class Prompt:
 
     def conversation(self, system: tuple[Any, ...], tools: tuple[Raw, ...], messages: Any) -> None:
         """One conversation: system texts, tools, messages. Leading system messages come before the tools."""
-        head = _system_messages(messages) if type(messages) is list else 0
+        turns = messages if type(messages) is list else []
+        self._spend(len(turns))
+        head = _system_messages(turns)
         self._begin("system")
         for value in system:
             self._system(value)
-        for message in messages[:head] if head else ():
-            self._system(message.content)
+        for turn in turns[:head]:
+            self._system(turn.content)
         self._end()
         for raw in tools:
             self._tools(raw)
-        if type(messages) is list:
-            self._messages(messages[head:] if head else messages)
+        self._turns(turns[head:] if head else turns)
 
-    def _messages(self, messages: list[Any]) -> None:
-        for message in messages:
-            if type(message) is Item:
-                role = message.role
-                self._begin(role if type(role) is str else "")
-                self._item(message, 0)
+    def _turns(self, turns: list[Any]) -> None:
+        for turn in turns:
+            kind = type(turn)
+            if kind is Message:
+                self._message(turn)
+            elif kind is Item:
+                self._begin(turn.role)
+                self._item(turn, 0)
                 self._end()
+
+    def _message(self, message: Message) -> None:
+        content, chain = message.content, self.chain
+        if type(content) is str and message.tool_calls is NULL and message.function_call is NULL:
+            self.chars += len(content)
+            if chain is not None:
+                chain.message(message.role, content)
+            return
+        self._begin(message.role)
+        self.value(content)
+        for raw in (message.tool_calls, message.function_call):
+            if not is_null(raw):
+                self._tool_json(raw)
+        self._end()
 
     def _system(self, value: Any) -> None:
         """A system text, or its blocks, without the lines that change with every request."""
@@ -80,8 +102,9 @@ class Prompt:
             text = block.text if type(block) is Item else block
             if type(text) is str:
                 self.chars += len(text)
-                if self.chain is not None:
-                    self.chain.text(without_attribution(text))
+                kept = without_attribution(text)
+                if kept and self.chain is not None:
+                    self.chain.text(kept)
 
     def _tools(self, raw: Raw) -> None:
         if is_null(raw):
@@ -96,15 +119,18 @@ class Prompt:
 
     def value(self, value: Any, depth: int = 0) -> None:
         """Anything that can stand for a prompt or a content."""
-        if type(value) is str:
+        kind = type(value)
+        if kind is str:
             self._text(value)
-        elif type(value) is Item:
+        elif kind is Item:
             self._item(value, depth)
-        elif type(value) is list and depth < _DEEPEST:
+        elif kind is list and depth < _DEEPEST:
+            self._spend(len(value))
             for element in value:
-                if type(element) is Item:
+                kind = type(element)
+                if kind is Item:
                     self._item(element, depth + 1)
-                elif type(element) is str:
+                elif kind is str:
                     self._text(element)
 
     def _text(self, text: str) -> None:
@@ -113,36 +139,30 @@ class Prompt:
             self.chain.text(text)
 
     def _item(self, item: Item, depth: int) -> None:
-        content = item.content
-        if content is not None:
-            self.value(content, depth + 1)
         if type(item.text) is str:
             self._text(item.text)
         kind = item.type
-        if kind is None or (type(kind) is str and kind not in _TEXT_TYPES):
-            self._other(item, depth)
-
-    def _other(self, item: Item, depth: int) -> None:
-        """What is not plain text: media, tool calls and their results."""
-        if item.output is not None:
-            self.value(item.output, depth + 1)
-        for raw in (item.tool_calls, item.function_call, item.arguments, item.input):
-            if raw is not NULL and not is_null(raw):
+        if type(kind) is str and kind in _TEXT_TYPES:
+            return
+        self.value(item.content, depth + 1)
+        self.value(item.output, depth + 1)
+        for raw in (item.arguments, item.input):
+            if not is_null(raw):
                 self._tool_json(raw)
         self._media(item)
 
     def _media(self, item: Item) -> None:
-        kind, data = _media_of(item)
-        if kind is not None:
-            self.media[kind] = self.media.get(kind, 0) + 1
-        uuid = string(item.uuid) if item.uuid is not NULL else None
-        if uuid is not None and kind is not None and len(self.uuids) < _MOST_UUIDS:
+        media, data = _media_of(item)
+        if media is not None:
+            self.media[media] = self.media.get(media, 0) + 1
+        uuid = string(item.uuid)
+        if uuid is not None and len(self.uuids) < _MOST_UUIDS:
             self.uuids.append(uuid)
         if self.chain is None:
             return
         if uuid is not None:
             self.chain.whole(uuid.encode())
-        elif data is not None:
+        elif data is not NULL:
             self.chain.whole(memoryview(data))
 
     def _tool_json(self, raw: Raw) -> None:
@@ -180,6 +200,7 @@ class Prompt:
         return max(1, self._each(value))
 
     def _each(self, prompts: list[Any]) -> int:
+        self._spend(len(prompts))
         chain, found = self.chain, 0
         for prompt in prompts:
             if type(prompt) is str:
@@ -202,9 +223,15 @@ class Prompt:
         else:
             self.value(prompt)
 
-    # marks
+    # limits and marks
 
-    def _begin(self, role: str) -> None:
+    def _spend(self, parts: int) -> None:
+        self._left -= parts
+        if self._left < 0:
+            message = f"The body has more than {MOST_PARTS} messages, parts and prompts."
+            raise Refusal(Reason.INVALID_REQUEST, message)
+
+    def _begin(self, role: Any) -> None:
         if self.chain is not None:
             self.chain.begin(role)
 
@@ -213,28 +240,26 @@ class Prompt:
             self.chain.end()
 
 
-def _system_messages(messages: list[Any]) -> int:
+def _system_messages(turns: list[Any]) -> int:
     """How many messages at the head of a conversation are the system's."""
-    for at, message in enumerate(messages):
-        role = message.role if type(message) is Item else None
+    for at, turn in enumerate(turns):
+        role = turn.role if type(turn) in {Message, Item} else None
         if type(role) is not str or role not in _SYSTEM:
             return at
-    return len(messages)
+    return len(turns)
 
 
-def _media_of(item: Item) -> tuple[Media | None, Raw | None]:
-    """The kind and the data of a part, by its type, or by its fields where it has no type."""
-    kind = _MEDIA_TYPES.get(item.type) if type(item.type) is str else None
-    for fields, media in (
-        ((item.image_url, item.image, item.image_embeds, item.image_pil), Media.IMAGE),
-        ((item.input_audio, item.audio_url, item.audio_embeds), Media.AUDIO),
-        ((item.video_url, item.video, item.video_embeds), Media.VIDEO),
-    ):
-        for raw in fields:
-            if raw is not NULL:
-                return (kind or (media if item.type is None else None)), raw
-    further = next((raw for raw in (item.source, item.file) if raw is not NULL), None)
-    return kind, further
+def _media_of(item: Item) -> tuple[Media | None, Raw]:
+    """The kind and the data of a part: by its type, or by its fields where it has no type."""
+    if type(item.type) is str:
+        media, field = _MEDIA_TYPES.get(item.type, (None, ""))
+        return media, getattr(item, field, NULL)
+    for media, fields in _MEDIA_FIELDS.items():
+        for field in fields:
+            data: Raw = getattr(item, field)
+            if data is not NULL:
+                return media, data
+    return None, NULL
 
 
 def _without_cache_control(data: bytes) -> bytes:

@@ -1,0 +1,115 @@
+"""What reading a body costs against msgspec alone: `python -m bench.parse_cost`.
+
+`ratio` is `parse_request` (every field, counts and fingerprint included) to `msgspec.json.decode` into a struct of
+the same fields with the types that the API documents. Times are the least of many, taken in turns, so that
+a busy machine does not count.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from time import perf_counter_ns
+from typing import Any, Final
+
+import msgspec
+
+from ext_proc.parse.request import parse_request
+
+SIZES: Final = {"2 KiB": 2 << 10, "32 KiB": 32 << 10, "220 KiB": 220 << 10, "2 MiB": 2 << 20, "10 MiB": 10 << 20}
+TARGET_RATIO: Final = 1.5
+WORDS: Final = ("tide", "gate", "river", "delta", "ebb", "flood", "lock", "weir", "harbour", "sluice", "quay")
+LIMIT_BYTES: Final = 32 << 20
+BUDGET_SECONDS: Final = 0.5
+
+
+class Message(msgspec.Struct):
+    """A message whose content is text."""
+
+    role: str
+    content: str
+
+
+class Request(msgspec.Struct):
+    """The fields that the body of this bench has, as the API types them."""
+
+    model: str
+    messages: list[Message]
+    stream: bool
+    max_tokens: int
+    user: str
+
+
+def chat(size: int, seed: int = 1) -> bytes:
+    """A chat of about `size` bytes: a conversation of eight turns that grow with it, with line breaks and quotes."""
+    words = random.Random(seed)
+    texts = [_text(words, size // 8) for _ in range(8)]
+    turns = [{"role": ("user", "assistant")[n % 2], "content": text} for n, text in enumerate(texts)]
+    fields = {"model": "phi-3", "messages": turns, "stream": True, "max_tokens": 256, "user": "bench"}
+    return msgspec.json.encode(fields)
+
+
+def _text(words: random.Random, size: int) -> str:
+    sentences: list[str] = []
+    left = size
+    while left > 0:
+        sentence = " ".join(words.choices(WORDS, k=60)) + ('." \n' if words.random() < 0.5 else ". ")
+        sentences.append(sentence)
+        left -= len(sentence)
+    return "".join(sentences)[:size]
+
+
+def measure() -> list[dict[str, Any]]:
+    """Rows of {name, body_bytes, parse_us, decode_us, ratio}, one a size."""
+    decode = msgspec.json.Decoder(Request).decode
+    rows = []
+    for name, size in SIZES.items():
+        body = chat(size)
+        parse_us, decode_us = _least(lambda body=body: _parse(body), lambda body=body: decode(body))
+        rows.append(
+            {
+                "name": f"parse_cost: {name}",
+                "body_bytes": len(body),
+                "parse_us": parse_us,
+                "decode_us": decode_us,
+                "ratio": parse_us / decode_us,
+            }
+        )
+    return rows
+
+
+def _parse(body: bytes) -> object:
+    return parse_request(
+        body,
+        path="/v1/chat/completions",
+        content_type="application/json",
+        content_encoding=None,
+        max_bytes=LIMIT_BYTES,
+    )
+
+
+def _least(*calls: Callable[[], object]) -> list[float]:
+    """The least time of each call in µs; the calls take turns."""
+    least = [float("inf")] * len(calls)
+    spent = 0.0
+    while spent < BUDGET_SECONDS * 1e9 * len(calls):
+        for at, call in enumerate(calls):
+            started = perf_counter_ns()
+            call()
+            took = perf_counter_ns() - started
+            least[at] = min(least[at], took)
+            spent += took
+    return [nanoseconds / 1e3 for nanoseconds in least]
+
+
+def main() -> None:
+    """Print the rows."""
+    print(f"{'body':>10} {'bytes':>10} {'parse µs':>10} {'decode µs':>10} {'ratio':>6}")
+    for row in measure():
+        size = row["name"].removeprefix("parse_cost: ")
+        times = f"{row['parse_us']:>10.1f} {row['decode_us']:>10.1f} {row['ratio']:>6.2f}"
+        print(f"{size:>10} {row['body_bytes']:>10} {times}")
+
+
+if __name__ == "__main__":
+    main()
