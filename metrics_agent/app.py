@@ -9,19 +9,25 @@ import random
 import structlog
 from prometheus_client import CollectorRegistry
 
+from metrics_agent.crew import Crew
 from metrics_agent.gpu import GpuReader
 from metrics_agent.gpu.process import NvmlGpus
+from metrics_agent.health import trouble
 from metrics_agent.instruments import Instruments
 from metrics_agent.publisher import Publisher
+from metrics_agent.registration.flags import read_flags
+from metrics_agent.registration.folder import EngineFolder
+from metrics_agent.registration.follow import FolderFollower
 from metrics_agent.scrape.http import HttpPages, PageSource
 from metrics_agent.scrape.watcher import EngineWatcher
-from metrics_agent.targets import Target, targets
+from metrics_agent.targets import Target, each_once, targets
 from tidegate.domain.errors import ConfigError, StoreError
-from tidegate.domain.sample import Status
 from tidegate.domain.topology import Topology
-from tidegate.runtime import Service, now_ms
+from tidegate.runtime import Service
 from tidegate.settings.config_file import load
+from tidegate.settings.config_model import RedisSection
 from tidegate.settings.services import AgentSettings
+from tidegate.store.clock import StoreClock
 from tidegate.store.ports import Store
 from tidegate.store.redis import RedisStore
 from tidegate.telemetry import MetricsPage, configure_logs
@@ -34,83 +40,103 @@ LEAVE_SECONDS = 0.5
 async def serve(settings: AgentSettings) -> None:
     """Watch this node until SIGTERM or SIGINT. Raises ConfigError, and OSError when the metrics port is taken."""
     configure_logs(settings.log_level, settings.log_format)
-    if settings.config is None:
-        raise ConfigError(["the agent needs the configuration file: pass --config FILE"])
-    file = load(settings.config)
-    store = RedisStore(settings.redis_url or file.redis_url, settings.redis_prefix or file.redis_prefix)
+    url, prefix, topology = _world(settings)
+    store = RedisStore(settings.redis_url or url, settings.redis_prefix or prefix)
     gpus = NvmlGpus(settings.interval_ms / 1000)
     gpus.start()
     try:
-        await serve_on(store, file.topology, settings, gpus)
+        await serve_on(store, topology, settings, gpus)
     finally:
         await gpus.stop()
         await store.close()
 
 
+def _world(settings: AgentSettings) -> tuple[str, str, Topology]:
+    """Redis' URL, the keys' prefix and the clusters, as the file says; without a file engines have to be registered."""
+    if settings.config is not None:
+        file = load(settings.config)
+        return file.redis_url, file.redis_prefix, file.topology
+    if not settings.engine and settings.engines_dir is None:
+        raise ConfigError(
+            ["the agent knows no engine: pass --config FILE, --engine CLUSTER=HOST:PORT or --engines-dir"]
+        )
+    section = RedisSection()
+    return section.url, section.prefix, Topology(())
+
+
 async def serve_on(store: Store, topology: Topology, settings: AgentSettings, gpus: GpuReader) -> None:
-    """`serve` on a given store and GPU reader, which stay open."""
+    """`serve` on a given store and GPU reader, which stay open. Raises ConfigError for a flag that is wrong."""
+    fixed = each_once([*targets(topology, settings.node, all_nodes=settings.all_nodes), *read_flags(settings.engine)])
     registry = CollectorRegistry()
-    service, instruments = Service("agent", registry), Instruments(registry)
+    service, instruments, clock = Service("agent", registry), Instruments(registry), StoreClock(store)
     pages = HttpPages(settings.timeout_ms / 1000)
-    mine = targets(topology, settings.node, all_nodes=settings.all_nodes)
-    watchers = [_watcher(target, settings, pages, instruments) for target in mine]
-    publisher = _publisher(store, settings, watchers, gpus, instruments)
-    page = MetricsPage(registry, lambda: _trouble(publisher, watchers))
+
+    def watcher(target: Target) -> EngineWatcher:
+        _warn_of_stranger(topology, target)
+        return _watcher(target, settings, pages, instruments, clock)
+
+    crew = Crew(service, watcher, instruments)
+    publisher = _publisher(store, settings, crew, gpus, instruments, clock)
+    page = MetricsPage(registry, lambda: trouble(publisher.trouble, crew.watchers, gpus.latest()))
     bound = await page.start(settings.metrics_listen)
-    log.info("agent watches", node=settings.node, engines=[t.address for t in mine], metrics=bound)
-    for watcher in watchers:
-        service.spawn(f"scrape {watcher.target.address}", watcher.run)
+    log.info("agent watches", node=settings.node, engines=[t.address for t in fixed], metrics=bound)
+    crew.watch(fixed)
+    if settings.engines_dir is not None:
+        folder = EngineFolder(settings.engines_dir, settings.node)
+        service.spawn("engines-dir", FolderFollower(folder, fixed, crew.watch, instruments).run)
+    service.spawn("clock", clock.run)
     service.spawn("publish", publisher.run)
     service.spawn("beat", publisher.beat)
     try:
         await service.run_until_stopped()
     finally:
+        await _leave(store, settings.node, publisher, crew)
         await page.stop()
         await pages.close()
-        await _leave(store, settings.node)
 
 
-def _watcher(target: Target, settings: AgentSettings, pages: PageSource, instruments: Instruments) -> EngineWatcher:
+def _watcher(
+    target: Target, settings: AgentSettings, pages: PageSource, instruments: Instruments, clock: StoreClock
+) -> EngineWatcher:
     return EngineWatcher(
         target,
         settings.node,
         pages,
         instruments,
         interval_seconds=settings.interval_ms / 1000,
-        clock=now_ms,
+        clock=clock.local,
         random=random.random,
     )
 
 
 def _publisher(
-    store: Store,
-    settings: AgentSettings,
-    watchers: list[EngineWatcher],
-    gpus: GpuReader,
-    instruments: Instruments,
+    store: Store, settings: AgentSettings, crew: Crew, gpus: GpuReader, instruments: Instruments, clock: StoreClock
 ) -> Publisher:
     return Publisher(
         store,
         settings.node,
-        watchers,
+        crew,
         gpus,
         instruments,
+        clock,
         interval_seconds=settings.interval_ms / 1000,
         sample_ttl_ms=settings.sample_ttl_ms,
-        clock=now_ms,
     )
 
 
-def _trouble(publisher: Publisher, watchers: list[EngineWatcher]) -> str | None:
-    """Well while either half works: samples reach the store, or engines are read."""
-    if publisher.trouble is None:
-        return None
-    reached = any(w.latest is not None and w.latest.status is not Status.UNREACHABLE for w in watchers)
-    return None if reached else publisher.trouble
+def _warn_of_stranger(topology: Topology, target: Target) -> None:
+    """Say what of a registration does not match the file, where there is one."""
+    cluster = topology.cluster(target.cluster)
+    if cluster is None and topology.clusters:
+        log.warning("the file has no such cluster: the engine is shown, and gets no traffic", cluster=target.cluster)
+    elif cluster is not None and target.kind not in {None, cluster.kind}:
+        log.warning("the file says otherwise: its kind counts", cluster=cluster.name, kind=cluster.kind.value)
 
 
-async def _leave(store: Store, node: str) -> None:
-    """Say goodbye, unless the store is away."""
+async def _leave(store: Store, node: str, publisher: Publisher, crew: Crew) -> None:
+    """Take what was registered along, and say goodbye; unless the store is away."""
     with contextlib.suppress(StoreError, TimeoutError):
         async with asyncio.timeout(LEAVE_SECONDS):
+            if departing := crew.departing():
+                await publisher.leave(departing)
             await store.leave("agent", node)

@@ -6,17 +6,20 @@ import asyncio
 import contextlib
 import os
 import time
-from collections.abc import Callable, Sequence
-from typing import Final
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import Any, Final
 
 import structlog
 
 from metrics_agent.cadence import next_publish
+from metrics_agent.crew import Engines
 from metrics_agent.gpu import GpuReader, GpuReading, with_gpus
 from metrics_agent.instruments import Instruments
-from metrics_agent.scrape.watcher import EngineWatcher
+from metrics_agent.targets import Place, Target
 from tidegate.domain.errors import StoreError, StoreRefused
 from tidegate.domain.sample import EndpointSample, NodeSample, NodeTick
+from tidegate.store.clock import StoreClock
 from tidegate.store.ports import Store
 
 BEAT_EVERY_SECONDS: Final = 1.0
@@ -27,74 +30,127 @@ log = structlog.get_logger("metrics_agent.publisher")
 
 
 class Publisher:
-    """Publishes the newest samples of `watchers` and `gpus` as one node. Use from one event loop."""
+    """Publishes the newest samples of `engines` and `gpus` as one node. Use from one event loop.
+
+    Samples are timed by `clock.local` and published in the store's time. One publish is under way at most: while
+    the store is slow or away, samples are replaced, not queued.
+    """
 
     def __init__(
         self,
         store: Store,
         node: str,
-        watchers: Sequence[EngineWatcher],
+        engines: Engines,
         gpus: GpuReader,
         instruments: Instruments,
+        clock: StoreClock,
         *,
         interval_seconds: float,
         sample_ttl_ms: int,
-        clock: Callable[[], int],
+        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._store, self._node, self._watchers, self._gpus = store, node, watchers, gpus
-        self._instruments, self._interval = instruments, interval_seconds
-        self._ttl_ms, self._clock = sample_ttl_ms, clock
-        self._seq = clock()  # grows across restarts: an agent ticks slower than once a millisecond
+        self._store, self._node, self._engines, self._gpus = store, node, engines, gpus
+        self._instruments, self._clock, self._interval = instruments, clock, interval_seconds
+        self._ttl_ms, self._monotonic = sample_ttl_ms, monotonic
+        self._seq = 0
+        self._nvml: str | None = None
+        self._published_at = monotonic()
+        instruments.watch_age(lambda: monotonic() - self._published_at)
         self.trouble: str | None = "nothing is published yet"
 
     async def run(self) -> None:
         """Publish on the node's slots until cancelled."""
         while True:
-            now = time.monotonic()
+            now = self._monotonic()
             await asyncio.sleep(next_publish(now, self._interval) - now)
             await self.publish_once()
 
     async def publish_once(self) -> None:
         """One tick. A StoreError is counted, and said once."""
+        gone = set(self._engines.gone)
         try:
-            await self._store.publish(self.tick(), ttl_ms=self._ttl_ms)
+            if self._clock.measured is None:  # a time that is not the store's may look like the future
+                await self._clock.measure()
+            began = self._monotonic()
+            await self._store.publish(self.tick(gone), ttl_ms=self._ttl_ms)
         except StoreError as exc:
-            self._instruments.publish_failures.inc()
-            if self.trouble != str(exc):
-                log.warning("samples are not published", error=str(exc))
-            self.trouble = str(exc)
-            if isinstance(exc, StoreRefused):
-                await asyncio.sleep(REFUSED_WAIT_SECONDS)
-            return
+            await self._failed(exc)
+        else:
+            self._engines.gone.difference_update(gone)
+            self._succeeded(began)
+
+    async def leave(self, places: Iterable[Place]) -> None:
+        """The last tick: these engines left. Raises StoreError."""
+        await self._store.publish(replace(self.tick(set(places)), endpoints=()), ttl_ms=self._ttl_ms)
+
+    async def _failed(self, exc: StoreError) -> None:
+        self._instruments.publish_failures.inc()
+        if self.trouble != str(exc):
+            log.warning("samples are not published", error=str(exc))
+        self.trouble = str(exc)
+        if isinstance(exc, StoreRefused):
+            await asyncio.sleep(REFUSED_WAIT_SECONDS)
+
+    def _succeeded(self, began: float) -> None:
         if self.trouble is not None:
             log.info("samples are published", node=self._node)
         self.trouble = None
+        self._published_at = self._monotonic()
         self._instruments.publishes.inc()
+        self._instruments.publish_seconds.observe(self._published_at - began)
 
-    def tick(self) -> NodeTick:
+    def tick(self, gone: Iterable[Place] = ()) -> NodeTick:
         """Everything known at this moment. A sample past its life is left out: it says nothing any more."""
-        now, reading = self._clock(), self._gpus.latest()
-        self._seq += 1
-        samples = [_with_gpus(w, reading) for w in self._watchers]
-        for sample in samples:
-            if sample is not None:
-                age_seconds = sample.age_ms(now) / 1000
-                self._instruments.sample_age_seconds.labels(sample.address).set(age_seconds)
+        local, reading = self._clock.local(), self._gpus.latest()
+        self._say_nvml(reading)
         return NodeTick(
-            node=NodeSample(
-                node=self._node, sampled_at_ms=now, seq=self._seq, nvml=reading.nvml, gpus=dict(reading.gpus)
-            ),
-            endpoints=tuple(s for s in samples if s is not None and s.is_fresh(now, self._ttl_ms)),
+            node=self._node_sample(reading),
+            endpoints=tuple(self._samples(local, reading)),
+            gone=tuple(sorted(gone)),
         )
+
+    def _samples(self, local_ms: int, reading: GpuReading) -> Iterable[EndpointSample]:
+        for watcher in self._engines.watchers:
+            sample = watcher.latest
+            if sample is None:
+                continue
+            age_seconds = sample.age_ms(local_ms) / 1000
+            self._instruments.sample_age_seconds.labels(sample.address).set(age_seconds)
+            if sample.is_fresh(local_ms, self._ttl_ms):
+                at_ms = self._clock.translated(sample.sampled_at_ms)
+                told = replace(sample, sampled_at_ms=at_ms, **_registered(watcher.target, sample))
+                yield with_gpus(told, reading, watcher.target.gpus)
+
+    def _node_sample(self, reading: GpuReading) -> NodeSample:
+        """`seq` follows the store's time, so that it grows across restarts and machines."""
+        now = self._clock()
+        self._seq = max(self._seq + 1, now)
+        return NodeSample(node=self._node, sampled_at_ms=now, seq=self._seq, nvml=reading.nvml, gpus=dict(reading.gpus))
+
+    def _say_nvml(self, reading: GpuReading) -> None:
+        if self._nvml != reading.nvml:
+            self._nvml = reading.nvml
+            self._instruments.nvml_is(reading.nvml)
 
     async def beat(self) -> None:
         """Say each second that this agent lives, until cancelled."""
         while True:
-            info = {"pid": os.getpid(), "engines": len(self._watchers), "nvml": self._gpus.latest().nvml}
+            info = {"pid": os.getpid(), "engines": len(self._engines.watchers), "nvml": self._gpus.latest().nvml}
             with contextlib.suppress(StoreError):  # publish_once says it
                 await self._store.beat("agent", self._node, info, ttl_ms=BEAT_TTL_MS)
+            if self._clock.measured is not None:
+                self._instruments.clock_ahead_seconds.set(self._clock.measured.ahead_ms / 1000)
+                self._instruments.round_trip_seconds.set(self._clock.measured.round_trip_ms / 1000)
             await asyncio.sleep(BEAT_EVERY_SECONDS)
 
 
-def _with_gpus(watcher: EngineWatcher, reading: GpuReading) -> EndpointSample | None:
-    return None if watcher.latest is None else with_gpus(watcher.latest, reading, watcher.target.gpus)
+def _registered(target: Target, sample: EndpointSample) -> dict[str, Any]:
+    """What the registration says of an engine; models that only the engine names come after."""
+    told: dict[str, Any] = {}
+    if target.models:
+        told["models"] = tuple(dict.fromkeys([*target.models, *sample.models]))
+    if target.precision:
+        told["precision"] = target.precision.value
+    if target.kind:
+        told["kind"] = target.kind.value
+    return told

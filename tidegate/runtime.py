@@ -37,7 +37,7 @@ class Service:
     def __init__(self, name: str, registry: CollectorRegistry) -> None:
         self.name = name
         self.stopping = asyncio.Event()
-        self._tasks: list[asyncio.Task[None]] = []
+        self._tasks: set[asyncio.Task[None]] = set()
         self._restarts = Counter(
             "tidegate_task_restarts_total",
             "Background tasks that died and were restarted",
@@ -45,9 +45,15 @@ class Service:
             registry=registry,
         )
 
-    def spawn(self, name: str, run: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Run `run()` for ever: when it raises or returns, log, count, wait (0.1 … 2 s) and start it again."""
-        self._tasks.append(asyncio.create_task(self._supervise(name, run), name=name))
+    def spawn(self, name: str, run: Callable[[], Coroutine[Any, Any, None]]) -> asyncio.Task[None]:
+        """Run `run()` for ever: when it raises or returns, log, count, wait (0.1 … 2 s) and start it again.
+
+        Whoever cancels the task ends it before the service does.
+        """
+        task = asyncio.create_task(self._supervise(name, run), name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
 
     async def _supervise(self, name: str, run: Callable[[], Awaitable[None]]) -> None:
         delays, started = backoff_seconds(), time.monotonic()
@@ -75,9 +81,10 @@ class Service:
         try:
             await self.stopping.wait()
         finally:
-            for task in self._tasks:
+            tasks = tuple(self._tasks)
+            for task in tasks:
                 task.cancel()
-            await asyncio.gather(*self._tasks, return_exceptions=True)
+            await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def run(main: Callable[[], Coroutine[Any, Any, None]]) -> None:

@@ -26,7 +26,7 @@ class Engine:
 
     def __init__(self):
         self.port = take_free_port()
-        self.page = PAGE
+        self.page, self.healthy = PAGE, True
         self._runner = None
 
     async def start(self):
@@ -41,7 +41,7 @@ class Engine:
         return web.Response(body=self.page)
 
     async def _health(self, _):
-        return web.Response()
+        return web.Response(status=200 if self.healthy else 503)
 
     async def stop(self):
         if self._runner is not None:

@@ -112,7 +112,7 @@ async def test_a_sample_from_before_the_departure_registers_nothing(store: Store
     await store.publish(tick(at_ms=late.sampled_at_ms + 1, gone=(place,)), ttl_ms=LONG_MS)
     await store.publish(tick(late), ttl_ms=LONG_MS)
     assert ([], {place}) == (await store.registered(), await store.departed())
-    assert [] == await store.samples()
+    assert await store.samples() == []
 
 
 async def test_the_index_lists_the_oldest_first(store: Store) -> None:

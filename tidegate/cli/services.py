@@ -23,13 +23,15 @@ from tidegate.settings.services import (
 )
 from tidegate.store.ports import Store
 
+DEFAULT_CONFIG = Path("tidegate.yaml")
+
 S = TypeVar("S", bound=ServiceSettings)
 
 
 def _with_config(settings: S) -> S:
     """The named file, else `tidegate.yaml` of this folder."""
-    if settings.config is None and Path("tidegate.yaml").exists():
-        return replace(settings, config=Path("tidegate.yaml"))
+    if settings.config is None and DEFAULT_CONFIG.exists():
+        return replace(settings, config=DEFAULT_CONFIG)
     if settings.config is None:
         raise ConfigError(
             [f"name the configuration file: --config FILE, or TIDEGATE_{settings.SERVICE.upper()}_CONFIG"]
@@ -61,7 +63,9 @@ def agent(settings: AgentSettings) -> None:
     """Publish the state of this node's engines and GPUs."""
     from metrics_agent.app import serve  # noqa: PLC0415
 
-    _run(lambda: serve(_with_config(settings)))
+    registers = bool(settings.engine or settings.engines_dir)
+    alone = registers and settings.config is None and not DEFAULT_CONFIG.exists()
+    _run(lambda: serve(settings if alone else _with_config(settings)))
 
 
 def engine_sim(settings: EngineSimSettings) -> None:

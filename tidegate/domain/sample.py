@@ -27,10 +27,12 @@ class EndpointSample:
     """State of one replica at `sampled_at_ms` (Unix milliseconds).
 
     `running` and `waiting` count requests; `kv_used_ratio` and `prefix_hit_ratio` lie in [0, 1];
-    `latency_p99_ms` is end to end; `tokens_per_second` is what the replica generates. `prompt_tokens_total` and
-    `prompts_total` are the engine's counters of prompts whose first token is there; they begin anew with the
-    engine. `models` are the names that it serves, adapters among them. A field that the engine does not tell is
-    None.
+    `latency_p99_ms` is end to end and `ttft_p99_ms` is to the first token, both over the last minute, as is
+    `tokens_per_second`, what the replica generates. `prompt_tokens_total` and `prompts_total` are the engine's
+    counters of prompts whose first token is there, `admission_rejections_total` of requests that it would not
+    queue; they begin anew with the engine. `models` are the names that it serves, adapters among them; `loras` are
+    the adapters with requests in flight, of at most `max_loras`. `precision` and `kind` are what its registration
+    says. A field that the engine does not tell is None.
     """
 
     cluster: str
@@ -51,8 +53,13 @@ class EndpointSample:
     prefix_hit_ratio: float | None = None
     prompt_tokens_total: int | None = None
     prompts_total: int | None = None
+    ttft_p99_ms: float | None = None
+    admission_rejections_total: int | None = None
+    loras: tuple[str, ...] = ()
+    max_loras: int | None = None
     models: tuple[str, ...] = ()
     precision: str | None = None
+    kind: str | None = None
 
     def age_ms(self, now_ms: int) -> int:
         """Milliseconds since the sample was taken, at least 0."""

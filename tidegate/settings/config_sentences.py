@@ -14,9 +14,9 @@ from tidegate.settings.config_model import FileSection
 from tidegate.settings.config_tree import Fault, Path, Tree
 
 
-def faults_of(exc: ValidationError, tree: Tree) -> list[Fault]:
-    """One fault for each thing wrong with a value of the file."""
-    return [_fault(error, tree) for error in exc.errors(include_url=False)]
+def faults_of(exc: ValidationError, tree: Tree, root: type[BaseModel] = FileSection) -> list[Fault]:
+    """One fault for each thing wrong with a value of the file, whose shape is `root`."""
+    return [_fault(error, tree, root) for error in exc.errors(include_url=False)]
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
@@ -26,12 +26,12 @@ def nearest(word: str, known: Iterable[str]) -> str:
     return f"; did you mean {close[0]!r}?" if close else f"; known: {', '.join(known) or 'none'}"
 
 
-def _fault(error: ErrorDetails, tree: Tree) -> Fault:
+def _fault(error: ErrorDetails, tree: Tree, root: type[BaseModel]) -> Fault:
     path = tuple(part for part in error["loc"] if part != "[key]")
     if error["type"] == "missing":
         return Fault(tree.line(path[:-1]), tree.fault(path, "").path, "is missing")
     if error["type"] == "extra_forbidden":
-        return tree.fault(path, f"unknown key{nearest(str(path[-1]), _known_keys(path[:-1]))}")
+        return tree.fault(path, f"unknown key{nearest(str(path[-1]), _known_keys(path[:-1], root))}")
     return tree.fault(path, _sentence(error, tree.written.get(path)))
 
 
@@ -82,9 +82,9 @@ def _shown(value: Any, written: str | None) -> str:
     return f"{written if written is not None else value} ({kind})"
 
 
-def _known_keys(path: Path) -> list[str]:
+def _known_keys(path: Path, root: type[BaseModel]) -> list[str]:
     """The keys that the section at `path` may have."""
-    section: type[BaseModel] = FileSection
+    section = root
     for part in path:
         if isinstance(part, str) and part in section.model_fields:
             section = _section_in(section.model_fields[part].annotation) or section

@@ -5,17 +5,61 @@
 
 from __future__ import annotations
 
+import re
 import socket
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
+from tidegate.domain.topology import split_address, split_listen
+from tidegate.settings.redis_url import parse_redis_url
 
-def setting(default: Any, doc: str) -> Any:
-    """A dataclass field with its documentation. `default` may be a zero-argument callable."""
+
+def setting(default: Any, doc: str, *, check: Callable[[Any], object] | None = None) -> Any:
+    """A dataclass field with its documentation. `default` may be a zero-argument callable.
+
+    `check` is called with a value that a flag or variable gives, and raises ValueError with a sentence.
+    """
+    metadata = {"doc": doc, "check": check}
     if callable(default):
-        return field(default_factory=default, metadata={"doc": doc})
-    return field(default=default, metadata={"doc": doc})
+        return field(default_factory=default, metadata=metadata)
+    return field(default=default, metadata=metadata)
+
+
+def at_least(least: float) -> Callable[[float], None]:
+    """A check that a number is not below `least`."""
+
+    def check(value: float) -> None:
+        if not value >= least:
+            raise ValueError(f"{value} is too small; the least is {least}")
+
+    return check
+
+
+def one_of(*words: str) -> Callable[[str], None]:
+    """A check that a text is one of `words`."""
+
+    def check(value: str) -> None:
+        if value not in words:
+            raise ValueError(f"{value!r} is none of {', '.join(words)}")
+
+    return check
+
+
+def port_number(value: int) -> None:
+    """A check that a number is a port, or 0 for any free one."""
+    if not 0 <= value <= 65535:
+        raise ValueError(f"{value} is no port; ports go from 0 (any free one) to 65535")
+
+
+def key_part(value: str) -> None:
+    """A check that a text may stand in a Redis key."""
+    if not re.fullmatch(r"[A-Za-z0-9._-]+", value):
+        raise ValueError(f"{value!r} has characters other than letters, digits, '.', '_' and '-'")
+
+
+LOG_LEVELS = ("debug", "info", "warning", "error")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -25,12 +69,18 @@ class ServiceSettings:
     SERVICE: ClassVar[str] = ""
 
     config: Path | None = setting(None, "configuration file (tidegate.yaml); JSON is accepted as well")
-    redis_url: str | None = setting(None, "Redis URL; overrides redis.url of the file")
-    redis_prefix: str | None = setting(None, "prefix of every key, without the colon; overrides the file")
-    log_level: str = setting("info", "debug, info, warning or error")
-    log_format: str = setting("auto", "json, console, or auto: console on a terminal, json elsewhere")
+    redis_url: str | None = setting(None, "Redis URL; overrides redis.url of the file", check=parse_redis_url)
+    redis_prefix: str | None = setting(
+        None, "prefix of every key, without the colon; overrides the file", check=key_part
+    )
+    log_level: str = setting("info", "debug, info, warning or error", check=one_of(*LOG_LEVELS))
+    log_format: str = setting(
+        "auto",
+        "json, console, or auto: console on a terminal, json elsewhere",
+        check=one_of("auto", "console", "json"),
+    )
     metrics_listen: str | None = setting(
-        None, "host:port of the Prometheus page and /healthz; port 0 is any free one; unset: none"
+        None, "host:port of the Prometheus page and /healthz; port 0 is any free one; unset: none", check=split_listen
     )
 
 
@@ -40,12 +90,16 @@ class XdsSettings(ServiceSettings):
 
     SERVICE: ClassVar[str] = "xds"
 
-    listen: str = setting("127.0.0.1:18000", "host:port of the ADS gRPC server")
-    ext_proc: str = setting("127.0.0.1:18001", "host:port at which Envoy finds ext_proc")
-    gateway_listen: str | None = setting(None, "host:port of Envoy's listener; overrides gateway.listen of the file")
+    listen: str = setting("127.0.0.1:18000", "host:port of the ADS gRPC server", check=split_listen)
+    ext_proc: str = setting("127.0.0.1:18001", "host:port at which Envoy finds ext_proc", check=split_address)
+    gateway_listen: str | None = setting(
+        None, "host:port of Envoy's listener; overrides gateway.listen of the file", check=split_listen
+    )
     controller: bool = setting(True, "run the controller in this process")
-    tick_ms: int = setting(250, "milliseconds between two looks at operators' keys; a key is felt within two")
-    sample_ttl_ms: int = setting(3000, "age in milliseconds past which a sample says nothing")
+    tick_ms: int = setting(
+        250, "milliseconds between two looks at operators' keys; a key is felt within two", check=at_least(10)
+    )
+    sample_ttl_ms: int = setting(3000, "age in milliseconds past which a sample says nothing", check=at_least(100))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -54,12 +108,12 @@ class ExtProcSettings(ServiceSettings):
 
     SERVICE: ClassVar[str] = "ext_proc"
 
-    listen: str = setting("127.0.0.1:18001", "host:port of the ext_proc gRPC server")
+    listen: str = setting("127.0.0.1:18001", "host:port of the ext_proc gRPC server", check=split_listen)
     debug_requests: bool = setting(
         False, "show what was read from the last 256 requests at /debug/last?n=N of the metrics page, prompts excepted"
     )
-    tick_ms: int = setting(250, "milliseconds between two reads of weights and drains from Redis")
-    sample_ttl_ms: int = setting(3000, "age in milliseconds past which a sample says nothing")
+    tick_ms: int = setting(250, "milliseconds between two reads of weights and drains from Redis", check=at_least(10))
+    sample_ttl_ms: int = setting(3000, "age in milliseconds past which a sample says nothing", check=at_least(100))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -68,11 +122,16 @@ class AgentSettings(ServiceSettings):
 
     SERVICE: ClassVar[str] = "agent"
 
-    node: str = setting(socket.gethostname, "name of this node in Redis")
+    node: str = setting(socket.gethostname, "name of this node in Redis", check=key_part)
     all_nodes: bool = setting(False, "watch every endpoint of the file, not only those of this node")
-    interval_ms: int = setting(100, "milliseconds between two scrapes of an engine")
-    timeout_ms: int = setting(1000, "milliseconds after which a scrape has failed")
-    sample_ttl_ms: int = setting(3000, "milliseconds a sample lives in Redis")
+    engine: list[str] = setting(
+        list,
+        "engine that the file does not name: CLUSTER=HOST:PORT[,model=…][,precision=…][,kind=…][,gpus=0;1]; repeatable",
+    )
+    engines_dir: Path | None = setting(None, "folder with one YAML or JSON file an engine, watched for changes")
+    interval_ms: int = setting(100, "milliseconds between two scrapes of an engine", check=at_least(10))
+    timeout_ms: int = setting(1000, "milliseconds after which a scrape has failed", check=at_least(10))
+    sample_ttl_ms: int = setting(3000, "milliseconds a sample lives in Redis", check=at_least(100))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -82,9 +141,9 @@ class EngineSimSettings(ServiceSettings):
     SERVICE: ClassVar[str] = "engine_sim"
 
     host: str = setting("127.0.0.1", "address to bind")
-    port: int = setting(8000, "port to bind; 0 is any free one, printed at start")
+    port: int = setting(8000, "port to bind; 0 is any free one, printed at start", check=port_number)
     model: list[str] = setting(lambda: ["sim"], "served model names; the first is the one in metrics; repeatable")
-    kind: str = setting("llm", "llm or diffusion")
+    kind: str = setting("llm", "llm or diffusion", check=one_of("llm", "diffusion"))
     max_model_len: int = setting(8192, "context length in tokens")
     kv_blocks: int | None = setting(
         None, "KV cache size in blocks; unset: 4096, or more where one sequence of max_model_len needs them"

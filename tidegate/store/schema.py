@@ -149,8 +149,13 @@ _ENDPOINT_FIELDS: Final[Mapping[str, Callable[[Any], Any]]] = {
     "prefix_hit_ratio": ratio,
     "prompt_tokens_total": count,
     "prompts_total": count,
+    "ttft_p99_ms": amount,
+    "admission_rejections_total": count,
+    "loras": names,
+    "max_loras": count,
     "models": names,
     "precision": word,
+    "kind": word,
 }
 
 
@@ -168,7 +173,7 @@ def encode_endpoint(sample: EndpointSample) -> dict[str, str | int | bytes]:
 
     node sampled_at_ms seq status running waiting kv_used_ratio kv_capacity_tokens block_size vram_free_bytes
     vram_total_bytes latency_p99_ms tokens_per_second prefix_hit_ratio prompt_tokens_total prompts_total
-    models (JSON list) precision
+    ttft_p99_ms admission_rejections_total loras (JSON list) max_loras models (JSON list) precision kind
     """
     known = _known(sample)
     del known["cluster"], known["address"]
@@ -259,6 +264,9 @@ def _plausible(sample: EndpointSample) -> bool:
         and (sample.block_size or 0) >= 0
         and (sample.prompt_tokens_total or 0) >= 0
         and (sample.prompts_total or 0) >= 0
+        and (sample.ttft_p99_ms or 0) >= 0
+        and (sample.admission_rejections_total or 0) >= 0
+        and (sample.max_loras or 0) >= 0
     )
 
 
