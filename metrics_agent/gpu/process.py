@@ -35,6 +35,7 @@ RESTART_SECONDS: Final = (5.0, 2.0, 60.0)  # first, factor, most
 WELL_SECONDS: Final = 60.0
 NEVER: Final = float("inf")
 READ_BYTES: Final = 1 << 16
+WORKER: Final = ("-m", "metrics_agent.gpu.worker")
 
 log = structlog.get_logger("metrics_agent.gpu")
 
@@ -85,7 +86,10 @@ class NvmlGpus:
         delays = backoff_seconds(*RESTART_SECONDS)
         while not self._stopping.is_set():
             born = time.monotonic()
-            await self._one_life()
+            try:
+                await self._one_life()
+            except Exception as exc:  # noqa: BLE001 - a supervisor sees every death
+                log.warning("NVML readings failed", error=f"{type(exc).__name__}: {exc}")
             if time.monotonic() - born > WELL_SECONDS:
                 delays = backoff_seconds(*RESTART_SECONDS)
             with contextlib.suppress(TimeoutError):
@@ -139,7 +143,7 @@ def _spawn(interval_seconds: float) -> subprocess.Popen[bytes]:
     code = str(Path(metrics_agent.__file__).parents[1])
     path = os.pathsep.join(filter(None, (code, os.environ.get("PYTHONPATH"))))
     return subprocess.Popen(  # noqa: S603 - our own module
-        [sys.executable, "-m", "metrics_agent.gpu.worker", str(interval_seconds)],
+        [sys.executable, *WORKER, str(interval_seconds)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         env=os.environ | {"PYTHONPATH": path},

@@ -21,6 +21,10 @@ FIELDS: Final[dict[str, Callable[[Any], int | float]]] = {
     "power_w": nvml.power_w,
     "ecc_uncorrected": nvml.ecc_uncorrected,
 }
+# What stands of a card that stops to answer in the middle of its reading.
+KEPT: Final = ("index", "name", "sampled_at_ms")
+# What the driver says of an index that it counted and that holds no card.
+ABSENT: Final = {"invalid_argument", "not_found", "gpu_not_found"}
 # NVML's own limit of MIG devices a card, for a card that may not be asked.
 MIG_SLOTS: Final = 7
 
@@ -53,8 +57,9 @@ class Sweeper:
         except DriverError:
             raise
         except GpuError as exc:
-            fields |= {"reason": exc.kind} if exc.kind == NO_PERMISSION else {"healthy": False, "reason": exc.kind}
-            found[card.key] = fields
+            if card.handle is None and exc.kind in ABSENT:
+                return
+            found[card.key] = {name: fields[name] for name in KEPT if name in fields} | _trouble(exc.kind)
 
     def _read_card(self, card: Card, fields: GpuFields) -> None:
         self._read_name(card, fields)
@@ -92,6 +97,11 @@ class Sweeper:
         self._read_name(device, fields)
         _read_memory(device, fields)
         return fields | device.health()
+
+
+def _trouble(kind: str) -> GpuFields:
+    """A card that may not be asked is neither healthy nor unhealthy."""
+    return {"reason": kind} if kind == NO_PERMISSION else {"healthy": False, "reason": kind}
 
 
 def _read_memory(card: Card, fields: GpuFields) -> None:
