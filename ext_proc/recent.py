@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections import deque
 from typing import Any, Final
+
+import msgspec
 
 from tidegate.domain.refusal import Refusal
 from tidegate.domain.request import RequestInfo
@@ -44,10 +45,8 @@ class RecentRequests:
 
 
 def told(info: RequestInfo) -> dict[str, Any]:
-    """Every field of `info`. Secrets are told as being there; fingerprints of the prompt as their number."""
-    fields = {field.name: getattr(info, field.name) for field in dataclasses.fields(info)}
-    affinity = dataclasses.asdict(info.affinity)
-    affinity["cache_salt"] = None if info.affinity.cache_salt is None else True
-    image = None if info.image is None else dataclasses.asdict(info.image)
-    media = {kind.value: parts for kind, parts in info.media.items()}
-    return {**fields, "affinity": affinity, "image": image, "media": media, "prefix": len(info.prefix)}
+    """Every field of `info`. A secret is told as being there; fingerprints of the prompt as their number."""
+    fields: dict[str, Any] = msgspec.to_builtins(info)
+    fields["affinity"]["cache_salt"] = None if info.affinity.cache_salt is None else True
+    fields["prefix"] = len(info.prefix)
+    return fields

@@ -78,7 +78,9 @@ def tidegate(*arguments: str, env: Mapping[str, str] | None = None) -> subproces
     return subprocess.run(command, capture_output=True, text=True, timeout=90, check=False, env=environment)
 
 
-def start_up(folder: Path, *arguments: str, config: Mapping[str, Any] | None = None) -> Up:
+def start_up(
+    folder: Path, *arguments: str, config: Mapping[str, Any] | None = None, env: Mapping[str, str] | None = None
+) -> Up:
     """Start `tidegate up` and wait for its ready file."""
     ready_file, output = folder / "ready.json", folder / "up.log"
     command = [sys.executable, "-m", "tidegate.cli.main", "up", "--ready-file", str(ready_file)]
@@ -88,7 +90,9 @@ def start_up(folder: Path, *arguments: str, config: Mapping[str, Any] | None = N
         path.write_text(json.dumps(config))
         command += ["--config", str(path)]
     with output.open("wb") as log:
-        process = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
+        process = subprocess.Popen(
+            command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, env={**os.environ, **(env or {})}
+        )
     cluster = Up(process, ready_file, output)
 
     def there() -> bool:
