@@ -197,15 +197,19 @@ def read_json(body: bytes) -> Body:
 
 
 def _read_again(body: bytes) -> Body:
-    """Read a body with unpaired surrogate escapes, which Python clients write, as if U+FFFD stood there."""
     try:
-        return _reader.read(_LONE_SURROGATE.sub(rb"\1\\ufffd", body, count=_MOST_SURROGATES))
+        return _reader.read(with_paired_surrogates(body))
     except msgspec.ValidationError as exc:
         raise _unfit(exc) from exc
     except (msgspec.DecodeError, UnicodeDecodeError) as exc:
         raise broken(exc, body) from exc
     except RecursionError as exc:
         raise Refusal(Reason.INVALID_JSON, "The body is nested too deeply.") from exc
+
+
+def with_paired_surrogates(body: bytes) -> bytes:
+    """`body` with U+FFFD for the escapes of unpaired surrogates, which Python clients write. Every offset stays."""
+    return _LONE_SURROGATE.sub(rb"\1\\ufffd", body, count=_MOST_SURROGATES)
 
 
 def _check_structure(body: bytes) -> None:

@@ -7,6 +7,7 @@ from typing import Final
 import msgspec
 from msgspec import Raw
 
+from ext_proc.parse.body import with_paired_surrogates
 from ext_proc.parse.multipart import read_form
 from ext_proc.parse.request import is_form
 from ext_proc.parse.scalars import NULL, is_null
@@ -52,19 +53,28 @@ def _json_span(body: bytes) -> tuple[int, int] | None:
 
     Halves the range that can hold the value's first byte, blanking one half each time: twice the body is written.
     """
-    buffer = bytearray(body)
-    value = _value(_decode_names(buffer))
+    buffer, names = _decoded(body)
+    value = _value(names)
     if value is None:
         return None
-    view = memoryview(value)
+    view, text = memoryview(value), bytes(buffer)
     low, high = 0, len(buffer)
     while high - low > 1:
         middle = (low + high) // 2
         buffer[low:middle] = bytes(middle - low)
         found = view[0] == 0
-        buffer[low:middle] = body[low:middle]
+        buffer[low:middle] = text[low:middle]
         low, high = (low, middle) if found else (middle, high)
     return low, low + len(view)
+
+
+def _decoded(body: bytes) -> tuple[bytearray, _Names]:
+    try:
+        buffer = bytearray(body)
+        return buffer, _decode_names(buffer)
+    except msgspec.DecodeError:
+        buffer = bytearray(with_paired_surrogates(body))
+        return buffer, _decode_names(buffer)
 
 
 def _value(names: _Names) -> Raw | None:

@@ -23,11 +23,12 @@ FORM = "multipart/form-data; boundary=B7"
         (b'"m"', b'{"x":"\\"model\\":\\"m\\"","y":{"model":"m"},"z":["m","m"],"model":"m","w":"m"}'),
         (b'"\\u006d\\""', b'{"mod\\u0065l":"\\u006d\\""}'),
         (b'""', b'{"model":""}'),
+        (b'"m"', b'{"\\ud83cmodel":"\\udf0a","model":"m"}'),
         (b'"sd"', b'{"override_settings":{"x":"sd","sd_model_checkpoint":"sd"}}'),
         (b'"m"', b'{"override_settings":{"sd_model_checkpoint":"sd"},"model":"m"}'),
         (b'"m"', b'{"a":"' + b"m" * 100_000 + b'","model":"m","b":"' + b'\\"m\\"' * 1000 + b'"}'),
     ],
-    ids=range(8),
+    ids=range(9),
 )
 def test_span_is_the_value_at_the_top(value: bytes, body: bytes) -> None:
     span = model_span(body)

@@ -1,0 +1,173 @@
+"""Fuzzes `parse_request`: `python -m tests.fuzz.fuzz_parse --count 1000000 --seed 7`.
+
+A request that raises anything but Refusal, that takes over 50 ms of CPU for each MiB begun, or whose model does not
+stand where `model_span` says, is a failure: it is printed, written to `corpus/`, and the exit status is 1. Requests
+that are read in a way not seen before join the pool; `--keep` writes the small ones to `corpus/`, where every run
+starts from.
+"""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import hashlib
+import json
+import random
+import sys
+import traceback
+from collections import Counter
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+from pathlib import Path
+from time import process_time
+
+from rich.console import Console
+from rich.progress import Progress
+
+from ext_proc.parse.request import is_form, parse_request
+from ext_proc.parse.span import model_span
+from tests.fuzz.mutate import Request, mutated, seeds
+from tidegate.domain.refusal import Refusal
+from tidegate.domain.request import RequestInfo
+
+CORPUS = Path(__file__).with_name("corpus")
+LIMIT_BYTES = 2 << 20
+SECONDS_PER_MIB = 0.05
+RETRIES = 5
+SMALL_BYTES = 2048
+SPAN_EVERY = 8
+
+
+@dataclass
+class Findings:
+    """What a run has seen."""
+
+    failures: list[str] = field(default_factory=list)
+    outcomes: Counter[str] = field(default_factory=Counter)
+    slowest_seconds_per_mib: float = 0.0
+    kept: list[Request] = field(default_factory=list)
+
+
+def run(count: int, seed: int, progress: Progress | None = None) -> Findings:
+    """Parse `count` mutated requests. Equal seeds give equal requests on equal code."""
+    choose, pool, seen, findings = random.Random(seed), [*seeds(), *corpus()], set[Hashable](), Findings()
+    task = progress.add_task("bodies", total=count) if progress else None
+    for at in range(count):
+        request = mutated(choose, pool)
+        signature = _check(request, findings, span=at % SPAN_EVERY == 0)
+        if signature not in seen and len(request.body) <= SMALL_BYTES:
+            seen.add(signature)
+            pool.append(request)
+            findings.kept.append(request)
+        if progress and task is not None and at % 1000 == 0:
+            progress.update(task, completed=at)
+    return findings
+
+
+def parse(request: Request) -> RequestInfo:
+    """What the fuzzer calls."""
+    return parse_request(
+        request.body,
+        path=request.path,
+        content_type=request.content_type,
+        content_encoding=request.content_encoding,
+        max_bytes=LIMIT_BYTES,
+    )
+
+
+def _check(request: Request, findings: Findings, *, span: bool) -> Hashable:
+    try:
+        outcome, seconds = _timed(request)
+        if span and isinstance(outcome, RequestInfo):
+            _check_span(request, outcome)
+    except Exception:  # noqa: BLE001 - whatever it is, it is the finding
+        _fail(request, traceback.format_exc(), findings)
+        return None
+    budget = SECONDS_PER_MIB * (1 + len(request.body) // (1 << 20))
+    if seconds > budget:
+        seconds = min(_timed(request)[1] for _ in range(RETRIES))
+        if seconds > budget:
+            _fail(request, f"{seconds * 1e3:.0f} ms for {len(request.body)} bytes", findings)
+    mib = max(1.0, len(request.body) / (1 << 20))
+    findings.slowest_seconds_per_mib = max(findings.slowest_seconds_per_mib, seconds / mib)
+    findings.outcomes["read" if isinstance(outcome, RequestInfo) else outcome.reason.value] += 1
+    return _signature(outcome)
+
+
+def _timed(request: Request) -> tuple[RequestInfo | Refusal, float]:
+    started = process_time()
+    try:
+        outcome: RequestInfo | Refusal = parse(request)
+    except Refusal as refusal:
+        outcome = refusal
+    return outcome, process_time() - started
+
+
+def _check_span(request: Request, info: RequestInfo) -> None:
+    if request.content_encoding not in {None, "identity"} or info.model_in_path:
+        return
+    found = model_span(request.body, request.content_type)
+    value = "" if found is None else request.body[slice(*found)].decode()
+    if value and not is_form(request.content_type):
+        value = json.loads(value)
+    if (value or None) != info.model:
+        raise AssertionError(f"the model is {info.model!r}, and at its place stands {value!r}")
+
+
+def _signature(outcome: RequestInfo | Refusal) -> Hashable:
+    """What tells one way through the parser from another."""
+    if isinstance(outcome, Refusal):
+        words = outcome.message.split("(byte")[0]
+        return outcome.reason, "".join(char for char in words if not char.isdigit())
+    present = tuple(bool(getattr(outcome, name)) for name in outcome.__struct_fields__)
+    several = (outcome.num_prompts > 1, outcome.num_sequences > 1, outcome.max_output_tokens is None)
+    return outcome.api, outcome.kind, present, several, len(outcome.prefix).bit_length(), tuple(outcome.media)
+
+
+def _fail(request: Request, why: str, findings: Findings) -> None:
+    findings.failures.append(
+        f"{why}\n{request.path!r} {request.content_type!r} {request.content_encoding!r} {request.body[:300]!r}"
+    )
+    keep(request, "failure")
+
+
+def corpus() -> list[Request]:
+    """The requests that earlier runs kept."""
+    found = []
+    for file in sorted(CORPUS.glob("*.json")):
+        fields = json.loads(file.read_text(encoding="utf-8"))
+        found.append(Request(base64.b64decode(fields.pop("body")), **fields))
+    return found
+
+
+def keep(request: Request, name: str) -> None:
+    """Write `request` into the corpus."""
+    digest = hashlib.sha256(request.body + request.path.encode("utf-8", "surrogatepass")).hexdigest()[:12]
+    fields = {"path": request.path, "content_type": request.content_type, "content_encoding": request.content_encoding}
+    text = json.dumps({**fields, "body": base64.b64encode(request.body).decode()})
+    CORPUS.joinpath(f"{name}-{digest}.json").write_text(text + "\n", encoding="utf-8")
+
+
+def main() -> int:
+    """Run, report, and exit with 1 when there is a failure."""
+    arguments = argparse.ArgumentParser(description=__doc__)
+    arguments.add_argument("--count", type=int, default=100_000)
+    arguments.add_argument("--seed", type=int, default=1)
+    arguments.add_argument(
+        "--keep", type=int, default=0, metavar="N", help="write the first N kept requests to the corpus"
+    )
+    options = arguments.parse_args()
+    with Progress() as progress:
+        findings = run(options.count, options.seed, progress)
+    for request in findings.kept[: options.keep]:
+        keep(request, "kept")
+    say = Console().print
+    say(f"{options.count} bodies, {dict(findings.outcomes)}, {len(findings.kept)} ways through the parser")
+    say(f"slowest: {findings.slowest_seconds_per_mib * 1e3:.1f} ms a MiB")
+    for failure in findings.failures[:10]:
+        say(f"FAILURE\n{failure}", markup=False)
+    return 1 if findings.failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
