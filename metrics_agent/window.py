@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 SPAN_SECONDS: Final = 60.0
 SLOT_SECONDS: Final = 5.0
@@ -31,11 +31,11 @@ class HistogramWindow:
 
     def __init__(self) -> None:
         self._slots: deque[_Slot] = deque()
-        self._last: dict[bytes, Bounds] = {}
+        self._last: dict[Any, Bounds] = {}
         self._last_at: float | None = None
 
-    def observe(self, at_seconds: float, series: Mapping[bytes, Bounds]) -> None:
-        """Take one look: upper bound → cumulative count, by series. An empty look says nothing."""
+    def observe(self, at_seconds: float, series: Mapping[Any, Bounds]) -> None:
+        """Take one look: upper bound → cumulative count, by series, of any key. An empty look says nothing."""
         if not series:
             return
         if self._last_at is not None and at_seconds - self._last_at <= SPAN_SECONDS:
@@ -43,7 +43,10 @@ class HistogramWindow:
             slot.seconds += at_seconds - self._last_at
             for key, bounds in series.items():
                 _add(slot.increases, self._last.get(key, {}), bounds)
-        self._last, self._last_at = dict(series), at_seconds
+            self._last.update(series)  # a series that a look lacks goes on from where it was
+        else:
+            self._last = dict(series)
+        self._last_at = at_seconds
 
     def quantile(self, at_seconds: float, q: float) -> float | None:
         """The q-quantile (0…1) of the window, linear within its bucket, as Prometheus' histogram_quantile.
@@ -110,7 +113,7 @@ class CounterWindow:
     def __init__(self) -> None:
         self._window = HistogramWindow()
 
-    def observe(self, at_seconds: float, series: Mapping[bytes, float]) -> None:
+    def observe(self, at_seconds: float, series: Mapping[Any, float]) -> None:
         """Take one look at every series of the counter."""
         self._window.observe(at_seconds, {key: {0.0: value} for key, value in series.items()})
 

@@ -26,21 +26,23 @@ class Failure(StrEnum):
 class Life:
     """What is known of one engine. It starts as loading.
 
-    `healthy`: its health page answered 200 last time; `paged`: its metrics page was read since it was reachable.
+    `healthy`: its health page answered 200 last time, None when it has none; `paged`: its metrics page was read
+    since it was reachable; `shown`: that page showed an engine.
     """
 
-    healthy: bool = False
+    healthy: bool | None = False
     paged: bool = False
+    shown: bool = False
     gone: bool = False
     failures: int = 0
 
-    def after_health(self, *, ok: bool) -> Life:
-        """The health page answered."""
+    def after_health(self, ok: bool | None) -> Life:
+        """The health page answered; None: there is none."""
         return replace(self, healthy=ok)
 
-    def after_page(self) -> Life:
+    def after_page(self, *, shows_engine: bool = True) -> Life:
         """The metrics page was read, whatever it said."""
-        return replace(self, paged=True, gone=False, failures=0)
+        return replace(self, paged=True, shown=shows_engine, gone=False, failures=0)
 
     def after_failure(self, why: Failure) -> Life:
         """A refused connection means that nobody listens; anything else may pass and counts from the second on."""
@@ -50,10 +52,14 @@ class Life:
         return replace(self, failures=failures)
 
     def status(self, reading: Reading) -> Status:
-        """The state, given the newest reading. An engine that tells no queue is ready, not idle."""
+        """The state, given the newest reading. An engine that tells no queue is ready, not idle.
+
+        Without a health page, metrics of an engine say that it serves.
+        """
         if self.gone:
             return Status.UNREACHABLE
-        if not (self.healthy and self.paged):
+        healthy = self.shown if self.healthy is None else self.healthy
+        if not (healthy and self.paged):
             return Status.LOADING
         if reading.awake is False:
             return Status.ASLEEP

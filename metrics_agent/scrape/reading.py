@@ -5,26 +5,33 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
+from statistics import fmean
 from typing import Final
 
-from metrics_agent.scrape.exposition import Series, bucket_of, labels_of, scan
-from metrics_agent.vendors import VENDORS, WANTED, Fold, Gauge, Vendor
+from metrics_agent.scrape.exposition import LABEL_SETS_REMEMBERED, Scanner, Series, histograms_of, labels_of
+from metrics_agent.vendor import Adapters, CacheInfo, Counter, Fold, Gauge, Vendor, Where
+from metrics_agent.vendors import VENDORS, WANTED
 
 RATIO_SLACK: Final = 0.01
 
 Found = Mapping[bytes, Sequence[Series]]
-Counters = Mapping[bytes, float]
+Key = frozenset[tuple[str, str]]
+Counters = Mapping[Key, float]
 Histograms = Mapping[bytes, Mapping[float, float]]
 FOLDS: Final[Mapping[Fold, Callable[[Iterable[float]], float]]] = {
     Fold.SUM: sum,
     Fold.MAX: max,
     Fold.MIN: min,
+    Fold.MEAN: fmean,
 }
+
+_scan: Final = Scanner(WANTED).scan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """One page. Counters and histograms are cumulative, by the label text of their series.
+    """One page. Counters and histograms are cumulative, by series; `loras` are the adapters in flight.
 
     `vendor` is None when no engine's families are on the page: reachable, and nothing known.
     """
@@ -36,61 +43,150 @@ class Reading:
     kv_capacity_tokens: int | None = None
     block_size: int | None = None
     awake: bool | None = None
+    hit_ratio: float | None = None
     models: tuple[str, ...] = ()
+    loras: tuple[str, ...] = ()
+    max_loras: int | None = None
     prompt_tokens: int | None = None
     prompts: int | None = None
+    rejected: int | None = None
     latency: Histograms = field(default_factory=dict)
+    first_token: Histograms = field(default_factory=dict)
     generated: Counters = field(default_factory=dict)
     prefix_queries: Counters = field(default_factory=dict)
     prefix_hits: Counters = field(default_factory=dict)
 
 
-def read_page(page: bytes) -> Reading:
-    """Read a page of any known engine. Never raises: what cannot be read is unknown."""
-    found = scan(page, WANTED)
-    vendor = next((v for v in VENDORS if any(name.startswith(v.prefix) for name in found)), None)
-    if vendor is None:
-        return Reading()
-    queries, hits = _pair(vendor.prefix_cache, found)
-    prompt_tokens, prompts = map(_total, _pair(vendor.prompts, found))
-    block_size, capacity = _cache(found.get(vendor.cache_info or b"", ()))
-    awake = _number(vendor.awake, found)
-    return Reading(
-        vendor=vendor.name,
-        running=_count(vendor.running, found),
-        waiting=_count(vendor.waiting, found),
-        kv_used_ratio=_ratio(_number(vendor.kv_used, found)),
-        kv_capacity_tokens=capacity,
-        block_size=block_size,
-        awake=None if awake is None else awake > 0,
-        models=_models(vendor, found),
-        prompt_tokens=prompt_tokens,
-        prompts=prompts,
-        latency=_histograms(vendor, found),
-        generated=_counters(next((found[n] for n in vendor.generated if n in found), ())),
-        prefix_queries=queries,
-        prefix_hits=hits,
-    )
+def read_page(page: bytes, now_seconds: float, pinned: Vendor | None = None) -> Reading:
+    """Read a page of any known engine, or of the `pinned` one. Never raises: what cannot be read is unknown.
+
+    `now_seconds` is Unix time: LoRA series are dated.
+    """
+    found = _scan(page)
+    vendor = next((v for v in ((pinned,) if pinned else VENDORS) if _shows(v, found)), None)
+    return Reading() if vendor is None else _Page(vendor, found).reading(now_seconds)
 
 
-def _number(gauges: Sequence[Gauge], found: Found) -> float | None:
-    """The first gauge that the page has, folded; None when one of its series is unknown."""
-    for gauge in gauges:
-        series = [s for s in found.get(gauge.family, ()) if _matches(s, gauge.where)]
-        if series:
-            values = [s.value for s in series]
-            values += [s.value for name in gauge.added for s in found.get(name, ())]
-            known = all(math.isfinite(value) and value >= 0 for value in values)
-            return FOLDS[gauge.fold](values) if known else None
-    return None
+def _shows(vendor: Vendor, found: Found) -> bool:
+    return any(name.startswith(vendor.prefix) for name in found)
 
 
-def _matches(series: Series, where: tuple[bytes, bytes] | None) -> bool:
-    return where is None or labels_of(series).get(where[0].decode()) == where[1].decode()
+@dataclass(frozen=True, slots=True)
+class _Page:
+    """The wanted series of one page of one engine."""
+
+    vendor: Vendor
+    found: Found
+
+    def reading(self, now_seconds: float) -> Reading:
+        vendor = self.vendor
+        queries, hits = self.pair(vendor.prefix_cache)
+        prompt_tokens, prompts = map(_total, self.pair(vendor.prompts))
+        block_size, capacity = self.cache()
+        awake = self.number(vendor.awake)
+        loras, max_loras = _adapters(vendor.adapters, self.found, now_seconds)
+        return Reading(
+            vendor=vendor.name,
+            running=_count(self.number(vendor.running)),
+            waiting=_count(self.number(vendor.waiting)),
+            kv_used_ratio=_ratio(self.number(vendor.kv_used)),
+            kv_capacity_tokens=capacity,
+            block_size=block_size,
+            awake=None if awake is None else awake > 0,
+            hit_ratio=_ratio(self.number(vendor.hit_ratio)),
+            models=self.models(),
+            loras=loras,
+            max_loras=max_loras,
+            prompt_tokens=prompt_tokens,
+            prompts=prompts,
+            rejected=_total(self.counters(vendor.rejected)),
+            latency=self.histograms(vendor.latency),
+            first_token=self.histograms(vendor.first_token),
+            generated=self.counters(vendor.generated),
+            prefix_queries=queries,
+            prefix_hits=hits,
+        )
+
+    def number(self, gauges: Sequence[Gauge]) -> float | None:
+        """The first gauge that the page has, folded; None when one of its series is unknown."""
+        for gauge in gauges:
+            values = [*self.values(gauge.family, gauge.where).values()]
+            if values:
+                values += [value for name in gauge.added for value in self.values(name).values()]
+                return FOLDS[gauge.fold](values) if _known(values) else None
+        return None
+
+    def values(self, family: bytes, where: Where | None = None) -> dict[Key, float]:
+        """Values by labels, without `where` and without what only repeats: of those the greatest stands for all."""
+        values: dict[Key, float] = {}
+        for text, value in self.series(family):
+            key = _key(text, self.vendor.repeats, where)
+            if key is not None:
+                before = values.get(key)
+                # NaN stays: a repeat that says nothing leaves the number unknown.
+                values[key] = value if before is None or value > before or math.isnan(value) else before
+        return values
+
+    def series(self, family: bytes) -> Sequence[Series]:
+        """The family's series; only its totals where some of them are parts."""
+        series, whole = self.found.get(family, ()), self.vendor.total
+        totals = [one for one in series if not labels_of(one[0]).get(whole)] if whole is not None else ()
+        return totals or series
+
+    def counters(self, counters: Sequence[Counter]) -> Counters:
+        for counter in counters:
+            values = self.values(counter.family, counter.where)
+            if values:
+                return {key: value for key, value in values.items() if _known([value])}
+        return {}
+
+    def pair(self, families: Iterable[tuple[Counter, Counter]]) -> tuple[Counters, Counters]:
+        """Two counters that say something only together: the first pair that the page has."""
+        for pair in families:
+            one, other = (self.counters((counter,)) for counter in pair)
+            if one and other:
+                return one, other
+        return {}, {}
+
+    def histograms(self, families: Iterable[bytes]) -> Histograms:
+        """Cumulative counts by upper bound, by series. A series without its bucket +Inf is not whole: left out."""
+        lines = next((self.found[n + b"_bucket"] for n in families if n + b"_bucket" in self.found), ())
+        return {key: bounds for key, bounds in histograms_of(lines).items() if math.inf in bounds}
+
+    def models(self) -> tuple[str, ...]:
+        series = next((self.found[g.family] for g in self.vendor.running if g.family in self.found), ())
+        names = (labels_of(text).get(self.vendor.model_label) for text, _ in series)
+        return tuple(dict.fromkeys(name for name in names if name))
+
+    def cache(self) -> tuple[int | None, int | None]:
+        """Block size and KV capacity in tokens; capacities of engines add up."""
+        block_size, capacity = _cache_info(self.vendor, self.found)
+        sizes, blocks = self.first(self.vendor.block_size), self.first(self.vendor.blocks)
+        plain = {size for size in sizes.values() if _known([size]) and size > 0}
+        products = [blocks[key] * sizes.get(key, math.nan) for key in blocks]
+        told = _count(self.number(self.vendor.capacity))
+        product = _count(sum(products)) if products and _known(products) else None
+        return block_size or (int(min(plain)) if plain else None), told or product or capacity
+
+    def first(self, gauges: Sequence[Gauge]) -> dict[Key, float]:
+        return next((values for g in gauges if (values := self.values(g.family, g.where))), {})
 
 
-def _count(gauges: Sequence[Gauge], found: Found) -> int | None:
-    value = _number(gauges, found)
+@lru_cache(LABEL_SETS_REMEMBERED)
+def _key(text: bytes, repeats: frozenset[str], where: Where | None) -> Key | None:
+    """A series' labels but those; None when it is not one of `where`."""
+    labels = labels_of(text)
+    name, wanted = (where[0].decode(), where[1].decode()) if where else ("", None)
+    if labels.get(name) != wanted:
+        return None
+    return frozenset(item for item in labels.items() if item[0] != name and item[0] not in repeats)
+
+
+def _known(values: Iterable[float]) -> bool:
+    return all(math.isfinite(value) and value >= 0 for value in values)
+
+
+def _count(value: float | None) -> int | None:
     return None if value is None else round(value)
 
 
@@ -99,58 +195,57 @@ def _ratio(value: float | None) -> float | None:
     return None if value is None or value > 1.0 + RATIO_SLACK else min(1.0, value)
 
 
-def _models(vendor: Vendor, found: Found) -> tuple[str, ...]:
-    label = vendor.model_label.decode()
-    series = next((found[g.family] for g in vendor.running if g.family in found), ())
-    names = (labels_of(s).get(label) for s in series)
-    return tuple(dict.fromkeys(name for name in names if name))
-
-
-def _counters(series: Iterable[Series]) -> dict[bytes, float]:
-    return {s.labels: s.value for s in series if math.isfinite(s.value) and s.value >= 0}
-
-
-def _pair(families: Iterable[tuple[bytes, bytes]], found: Found) -> tuple[Counters, Counters]:
-    """Two counters that say something only together: the first pair that the page has."""
-    for one, other in families:
-        if one in found and other in found:
-            return _counters(found[one]), _counters(found[other])
-    return {}, {}
-
-
 def _total(counters: Counters) -> int | None:
     return round(sum(counters.values())) if counters else None
 
 
-def _histograms(vendor: Vendor, found: Found) -> Histograms:
-    lines = next((found[n + b"_bucket"] for n in vendor.latency if n + b"_bucket" in found), ())
-    by_series: dict[bytes, dict[float, float]] = {}
-    for line in lines:
-        bucket = bucket_of(line)
-        if bucket is not None and math.isfinite(line.value):
-            by_series.setdefault(bucket[0], {})[bucket[1]] = line.value
-    return by_series
+def _cache_info(vendor: Vendor, found: Found) -> tuple[int | None, int | None]:
+    """Block size and capacity from labels. An engine may show several states of its configuration: the best known."""
+    info = vendor.cache_info
+    if info is None:
+        return None, None
+    block_sizes: list[int] = []
+    capacities: dict[str, int] = {}
+    for text, _ in found.get(info.family, ()):
+        labels = labels_of(text)
+        engine = ",".join(labels.get(name, "") for name in ("engine", "stage", "replica", "dp_rank", "WorkerId"))
+        block_size, capacity = _sizes(info, labels)
+        block_sizes += [block_size] if block_size else []
+        capacities[engine] = max(capacities.get(engine, 0), capacity)
+    whole = bool(capacities) and all(capacities.values())
+    return block_sizes[0] if block_sizes else None, sum(capacities.values()) if whole else None
 
 
-def _cache(series: Iterable[Series]) -> tuple[int | None, int | None]:
-    """Block size and KV capacity in tokens, from the labels of cache_config_info; capacities of engines add up.
+def _sizes(info: CacheInfo, labels: Mapping[str, str]) -> tuple[int, int]:
+    """Block size and capacity of one series, 0 where unknown: blocks × size where the capacity is not told.
 
-    Hybrid models show the smallest group's block size, and blocks x size is not their capacity: the attention
-    block size and `kv_cache_size_tokens` win where the engine tells them.
+    A hybrid model's blocks are counted in its smallest size, which is the last of `block_size`.
     """
-    block_size: int | None = None
-    capacities: list[int | None] = []
-    for labels in map(labels_of, series):
-        plain = _whole(labels.get("block_size"))
-        block_size = block_size or _whole(labels.get("effective_attention_block_size")) or plain
-        blocks = _whole(labels.get("num_gpu_blocks"))
-        product = plain * blocks if plain and blocks else None
-        capacities.append(_whole(labels.get("kv_cache_size_tokens")) or product)
-    known = [capacity for capacity in capacities if capacity is not None]
-    return block_size, sum(known) if known and len(known) == len(capacities) else None
+    sizes = [size for name in info.block_size if (size := _whole(labels.get(name)))]
+    smallest = _whole(labels.get(info.block_size[-1]))
+    return sizes[0] if sizes else 0, _whole(labels.get(info.tokens)) or smallest * _whole(labels.get(info.blocks))
 
 
-def _whole(text: str | None) -> int | None:
-    """A positive whole number of at most 18 digits; vLLM writes "None" for what it does not know yet."""
+def _whole(text: str | None) -> int:
+    """A positive whole number of at most 18 digits, else 0; vLLM writes "None" for what it does not know yet."""
     plain = text is not None and text.isascii() and text.isdigit() and len(text) <= 18
-    return int(text) or None if plain and text else None
+    return int(text) if plain and text else 0
+
+
+def _adapters(adapters: Adapters | None, found: Found, now_seconds: float) -> tuple[tuple[str, ...], int | None]:
+    """The LoRA adapters in flight, and how many fit: from the newest series.
+
+    Several API servers add their times up, so a value far past now is a sum: its mean dates it.
+    """
+    series = found.get(adapters.family, ()) if adapters else ()
+    at, text = max(((_mean_time(value, now_seconds), text) for text, value in series), default=(0.0, b""))
+    if adapters is None or not at:
+        return (), None
+    labels = labels_of(text)
+    names = (name.strip() for part in adapters.lists for name in labels.get(part, "").split(","))
+    return tuple(dict.fromkeys(name for name in names if name)), _whole(labels.get(adapters.most)) or None
+
+
+def _mean_time(value: float, now_seconds: float) -> float:
+    """When, in Unix seconds, at best; 0 for what is no time."""
+    return value / max(1, round(value / now_seconds)) if math.isfinite(value) and value > 0 else 0.0

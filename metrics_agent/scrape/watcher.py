@@ -11,18 +11,19 @@ import structlog
 
 from metrics_agent.cadence import next_scrape
 from metrics_agent.instruments import Instruments
-from metrics_agent.scrape.http import Page, PageSource, ScrapeFailedError
+from metrics_agent.scrape.health import Health
+from metrics_agent.scrape.http import PageSource, ScrapeFailedError
 from metrics_agent.scrape.life import Failure, Life
 from metrics_agent.scrape.names import ServedNames
-from metrics_agent.scrape.reading import Reading, read_page
+from metrics_agent.scrape.places import EnginePage
+from metrics_agent.scrape.reading import Reading
 from metrics_agent.targets import Target
-from metrics_agent.vendors import VLLM
+from metrics_agent.vendors import BY_NAME
 from metrics_agent.window import CounterWindow, HistogramWindow
 from tidegate.domain.sample import EndpointSample, Status
 
 HEALTH_EVERY_SECONDS: Final = 1.0
-LATENCY_QUANTILE: Final = 0.99
-NO_PAGES_BELOW: Final = 500
+QUANTILE: Final = 0.99
 
 log = structlog.get_logger("metrics_agent.scrape")
 
@@ -49,13 +50,15 @@ class EngineWatcher:
     ) -> None:
         self.target = target
         self.latest: EndpointSample | None = None
-        self._node, self._pages, self._instruments = node, pages, instruments
+        self._node, self._instruments = node, instruments
         self._interval, self._clock, self._random, self._monotonic = interval_seconds, clock, random, monotonic
         self._life = Life()
         self._health_at: float | None = None
         self._seq = clock()  # grows across restarts: an agent samples slower than once a millisecond
-        self._latency, self._generated = HistogramWindow(), CounterWindow()
+        self._latency, self._first_token, self._generated = HistogramWindow(), HistogramWindow(), CounterWindow()
         self._queries, self._hits = CounterWindow(), CounterWindow()
+        self._health = Health(pages, target.address, BY_NAME.get(target.engine or ""))
+        self._page = EnginePage(pages, target)
         self._served = ServedNames(pages, target.address)
 
     async def run(self) -> None:
@@ -70,13 +73,12 @@ class EngineWatcher:
         at_ms, began = self._clock(), self._monotonic()
         try:
             await self._check_health(began)
-            page = await self._page()
+            reading = await self._page.read(began, at_ms / 1000, self._health.path)
             await self._served.refresh(began)
         except ScrapeFailedError as exc:
             self._failed(exc.why, at_ms)
             return
-        reading = read_page(page.body)
-        self._life = self._life.after_page()
+        self._life = self._life.after_page(shows_engine=reading.vendor is not None)
         self._observe(reading, began)
         self._keep(self._sample(reading, at_ms, began))
         self._instruments.scrape_seconds.labels(self.target.address).observe(self._monotonic() - began)
@@ -85,16 +87,8 @@ class EngineWatcher:
         """Ask for health each time until it is good, then once a second: a dead engine's server may answer on."""
         due = self._health_at is None or now - self._health_at >= HEALTH_EVERY_SECONDS
         if due or not self._life.healthy:
-            answer = await self._pages.get(self.target.address, VLLM.health)
-            self._life = self._life.after_health(ok=answer.status == 200)
+            self._life = self._life.after_health(await self._health.ask())
             self._health_at = now
-
-    async def _page(self) -> Page:
-        """The metrics page. A server that has none (404) is reachable and says nothing; 5xx is a failure."""
-        page = await self._pages.get(self.target.address, VLLM.page)
-        if page.status >= NO_PAGES_BELOW:
-            raise ScrapeFailedError(Failure.STATUS)
-        return page if page.status == 200 else Page(page.status, b"")
 
     def _failed(self, why: Failure, at_ms: int) -> None:
         self._instruments.scrape_failures.labels(self.target.address, why.value).inc()
@@ -105,12 +99,12 @@ class EngineWatcher:
 
     def _observe(self, reading: Reading, now: float) -> None:
         self._latency.observe(now, reading.latency)
+        self._first_token.observe(now, reading.first_token)
         self._generated.observe(now, reading.generated)
         self._queries.observe(now, reading.prefix_queries)
         self._hits.observe(now, reading.prefix_hits)
 
     def _sample(self, reading: Reading, at_ms: int, now: float) -> EndpointSample:
-        p99_seconds = self._latency.quantile(now, LATENCY_QUANTILE)
         return EndpointSample(
             cluster=self.target.cluster,
             address=self.target.address,
@@ -123,17 +117,24 @@ class EngineWatcher:
             kv_used_ratio=reading.kv_used_ratio,
             kv_capacity_tokens=reading.kv_capacity_tokens,
             block_size=reading.block_size,
-            latency_p99_ms=None if p99_seconds is None else p99_seconds * 1000,
+            latency_p99_ms=_milliseconds(self._latency.quantile(now, QUANTILE)),
             tokens_per_second=self._generated.rate(now),
-            prefix_hit_ratio=self._hit_ratio(now),
+            prefix_hit_ratio=self._hit_ratio(reading, now),
             prompt_tokens_total=reading.prompt_tokens,
             prompts_total=reading.prompts,
+            ttft_p99_ms=_milliseconds(self._first_token.quantile(now, QUANTILE)),
+            admission_rejections_total=reading.rejected,
+            loras=reading.loras,
+            max_loras=reading.max_loras,
             models=self._served.names or reading.models,
         )
 
-    def _hit_ratio(self, now: float) -> float | None:
+    def _hit_ratio(self, reading: Reading, now: float) -> float | None:
+        """Of the last minute; where no prompt came in it, since the engine's start; else what the engine says."""
         queries, hits = self._queries.increase(now), self._hits.increase(now)
-        return min(1.0, hits / queries) if queries and hits is not None else None
+        if not queries or hits is None:
+            queries, hits = sum(reading.prefix_queries.values()), sum(reading.prefix_hits.values())
+        return min(1.0, hits / queries) if queries else reading.hit_ratio
 
     def _sample_without_values(self, status: Status, at_ms: int) -> EndpointSample:
         return EndpointSample(
@@ -153,3 +154,7 @@ class EngineWatcher:
         if self.latest is None or self.latest.status.takes_traffic != sample.status.takes_traffic:
             log.info("engine", address=sample.address, cluster=sample.cluster, status=sample.status.value)
         self.latest = sample
+
+
+def _milliseconds(seconds: float | None) -> float | None:
+    return None if seconds is None else seconds * 1000

@@ -9,13 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry, Gauge, generate_latest
 
-from metrics_agent.scrape.exposition import Series, bucket_of, labels_of, scan
+from metrics_agent.scrape.exposition import LONGEST_LABELS, Scanner, histograms_of, labels_of
 
 NAME = b"vllm:num_requests_running"
 
 
-def one(line, name=NAME):
-    [series] = scan(line, {name})[name]
+scan = Scanner([NAME, b"vllm:x"]).scan
+
+
+def one(line):
+    [series] = scan(line)[NAME]
     return series
 
 
@@ -34,7 +37,7 @@ def one(line, name=NAME):
     ],
 )
 def test_value_is_read(expected, line):
-    assert one(line).value == expected
+    assert one(line)[1] == expected
 
 
 @pytest.mark.parametrize(
@@ -53,19 +56,41 @@ def test_value_is_read(expected, line):
     ],
 )
 def test_line_that_is_no_sample_of_the_family_is_skipped(line):
-    assert scan(line, {NAME}) == {}
+    assert scan(line) == {}
 
 
 def test_labels_have_their_escapes_resolved():
     series = one(rb'vllm:num_requests_running{model_name="C:\\models\\a \"b\", {c}=d, e",x="line\nbreak"} 3.0')
-    assert labels_of(series) == {"model_name": 'C:\\models\\a "b", {c}=d, e', "x": "line\nbreak"}
+    assert labels_of(series[0]) == {"model_name": 'C:\\models\\a "b", {c}=d, e', "x": "line\nbreak"}
 
 
-def test_bucket_is_its_series_and_its_bound():
-    series = Series(b'engine="0",le="+Inf",model_name="m"', 5.0)
-    assert bucket_of(series) == (b'engine="0",model_name="m"', math.inf)
-    assert bucket_of(Series(rb'role=",le=\"7\""', 5.0)) is None
-    assert bucket_of(Series(b'le="nonsense"', 5.0)) is None
+def test_histogram_is_its_series_and_its_bounds():
+    lines = [(b'engine="0",le="+Inf",model_name="m"', 5.0), (b'engine="0",le="0.5",model_name="m"', 3.0)]
+    [[series, bounds]] = histograms_of(lines).items()
+    assert (bounds, labels_of(series)) == ({math.inf: 5.0, 0.5: 3.0}, {"engine": "0", "model_name": "m"})
+
+
+@pytest.mark.parametrize(
+    "line", [(rb'role=",le=\"7\""', 5.0), (b'le="nonsense"', 5.0), (b'le="1"', math.nan), (b'le="1"', math.inf)]
+)
+def test_what_is_no_bucket_is_left_out(line):
+    assert histograms_of([line]) == {}
+
+
+def test_names_that_begin_alike_are_told_apart():
+    names = [b"a", b"a_b", b"a_b_c", b"b"]
+    found = Scanner(names).scan(b'a 1\na_b{x="1"} 2\na_b_c 3\nab 4\nb_ 5\nxb 6\n')
+    assert {name: lines[0][1] for name, lines in found.items()} == {b"a": 1.0, b"a_b": 2.0, b"a_b_c": 3.0}
+
+
+def test_line_without_its_brace_takes_nothing_from_the_next_line():
+    assert scan(b'vllm:num_requests_running{engine="0" 3\nother{engine="1"} 4\n') == {}
+
+
+def test_series_with_absurd_labels_is_left_out():
+    line = b'vllm:num_requests_running{a="%s"} 1\n'
+    assert scan(line % (b"x" * LONGEST_LABELS)) == {}
+    assert len(scan(line % b"x" + line % (b"x" * LONGEST_LABELS))[NAME]) == 1
 
 
 @given(st.dictionaries(st.text(min_size=1, max_size=8), st.floats(allow_nan=False), max_size=6))
@@ -74,11 +99,12 @@ def test_whatever_the_official_client_writes_is_read_back(values):
     gauge = Gauge("vllm:x", "help", ["model_name", "engine"], registry=registry)
     for name, value in values.items():
         gauge.labels(name, "0").set(value)
-    found = scan(generate_latest(registry), {b"vllm:x"}).get(b"vllm:x", [])
-    assert {labels_of(s)["model_name"]: s.value for s in found} == values
+    found = scan(generate_latest(registry)).get(b"vllm:x", [])
+    assert {labels_of(text)["model_name"]: value for text, value in found} == values
 
 
 @given(st.binary(max_size=300), st.integers(0, 60))
 def test_any_bytes_are_scanned_without_an_error(noise, cut):
     line = b'vllm:num_requests_running{engine="0",model_name="a\\"b"} 3.0 # {t="x"} 1'
-    scan(line[:cut] + noise + line[cut:], {NAME})
+    for text, _ in scan(line[:cut] + noise + line[cut:]).get(NAME, []):
+        labels_of(text)

@@ -8,7 +8,7 @@ from metrics_agent.scrape.life import Failure, Life
 from metrics_agent.scrape.reading import Reading
 from tidegate.domain.sample import Status
 
-UP = Life().after_health(ok=True).after_page()
+UP = Life().after_health(True).after_page()
 BUSY, IDLE = Reading(running=1, waiting=0), Reading(running=0, waiting=0)
 
 
@@ -17,8 +17,12 @@ BUSY, IDLE = Reading(running=1, waiting=0), Reading(running=0, waiting=0)
     [
         pytest.param(Status.LOADING, Life(), BUSY, id="nothing-heard"),
         pytest.param(Status.LOADING, Life().after_page(), BUSY, id="page-without-health"),
-        pytest.param(Status.LOADING, Life().after_health(ok=True), BUSY, id="health-without-page"),
-        pytest.param(Status.LOADING, UP.after_health(ok=False), BUSY, id="health-lost"),
+        pytest.param(Status.LOADING, Life().after_health(True), BUSY, id="health-without-page"),
+        pytest.param(Status.LOADING, UP.after_health(False), BUSY, id="health-lost"),
+        pytest.param(Status.READY, Life().after_health(None).after_page(), BUSY, id="metrics-for-want-of-health"),
+        pytest.param(
+            Status.LOADING, Life().after_health(None).after_page(shows_engine=False), BUSY, id="neither-says-anything"
+        ),
         pytest.param(Status.READY, UP, BUSY, id="busy"),
         pytest.param(Status.IDLE, UP, IDLE, id="idle"),
         pytest.param(Status.READY, UP, Reading(running=0), id="unknown-queue-is-not-idle"),
@@ -40,7 +44,7 @@ BUSY, IDLE = Reading(running=1, waiting=0), Reading(running=0, waiting=0)
         ),
         pytest.param(
             Status.IDLE,
-            UP.after_failure(Failure.REFUSED).after_health(ok=True).after_page(),
+            UP.after_failure(Failure.REFUSED).after_health(True).after_page(),
             IDLE,
             id="back",
         ),

@@ -43,13 +43,17 @@ class Time:
         return self.seconds
 
 
-def body(running=2, waiting=1, kv=0.5, tokens=0, fast=0, slow=0):
+def body(running=2, waiting=1, kv=0.5, tokens=0, fast=0, slow=0, rejected=0):
     return (
         f"vllm:num_requests_running {running}\nvllm:num_requests_waiting {waiting}\n"
         f"vllm:kv_cache_usage_perc {kv}\nvllm:generation_tokens_total {tokens}\n"
         f'vllm:e2e_request_latency_seconds_bucket{{le="1.0"}} {fast}\n'
         f'vllm:e2e_request_latency_seconds_bucket{{le="2.0"}} {fast + slow}\n'
         f'vllm:e2e_request_latency_seconds_bucket{{le="+Inf"}} {fast + slow}\n'
+        f'vllm:time_to_first_token_seconds_bucket{{le="0.5"}} {fast + slow}\n'
+        f'vllm:time_to_first_token_seconds_bucket{{le="+Inf"}} {fast + slow}\n'
+        'vllm:lora_requests_info{max_lora="2",running_lora_adapters="a",waiting_lora_adapters="b"} 9.0\n'
+        f"vllm:admission_rejections_total {rejected}\n"
         f"vllm:prefix_cache_queries_total {4 * tokens}\nvllm:prefix_cache_hits_total {tokens}\n"
     ).encode()
 
@@ -94,7 +98,40 @@ async def test_rates_and_quantiles_come_from_differences(watcher, engine, time):
     s = watcher.latest
     assert s.tokens_per_second == 50.0
     assert s.latency_p99_ms == pytest.approx(1990.0)
+    assert s.ttft_p99_ms == pytest.approx(495.0)
     assert s.prefix_hit_ratio == 0.25
+
+
+async def test_sample_names_adapters_and_counts_rejections(watcher, engine):
+    engine.metrics = body(rejected=7)
+    await watcher.scrape()
+    s = watcher.latest
+    assert (s.loras, s.max_loras, s.admission_rejections_total) == (("a", "b"), 2, 7)
+
+
+async def test_hit_ratio_is_since_the_start_until_prompts_come(watcher, engine, time):
+    engine.metrics = body(tokens=1000)
+    await watcher.scrape()
+    assert watcher.latest.prefix_hit_ratio == 0.25
+    engine.metrics = body(tokens=1000) + b"vllm:gpu_prefix_cache_hit_rate 0.9\n"
+    time.seconds += 1
+    await watcher.scrape()
+    assert watcher.latest.prefix_hit_ratio == 0.25
+
+
+@pytest.mark.parametrize(("expected", "rate"), [(0.4, "0.4"), (None, "-1.0")])
+async def test_hit_ratio_is_what_the_engine_says_where_it_counts_nothing(watcher, engine, expected, rate):
+    engine.metrics = f"vllm:num_requests_running 1\nvllm:gpu_prefix_cache_hit_rate {rate}\n".encode()
+    await watcher.scrape()
+    assert watcher.latest.prefix_hit_ratio == expected
+
+
+async def test_restarted_engine_counts_what_it_shows(watcher, engine, time):
+    for tokens in (1_000_000, 1_000_100, 50):
+        engine.metrics = body(tokens=tokens)
+        await watcher.scrape()
+        time.seconds += 1
+    assert watcher.latest.tokens_per_second == (100 + 50) / 2
 
 
 async def test_seq_grows_also_across_restarts(watcher, time):

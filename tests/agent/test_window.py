@@ -101,6 +101,14 @@ def test_look_without_the_family_changes_nothing():
     assert window.increase(2) == 4.0
 
 
+def test_series_that_a_look_lacks_goes_on_from_where_it_was():
+    window = CounterWindow()
+    window.observe(0, {b"0": 1000.0, b"1": 5.0})
+    window.observe(1, {b"1": 6.0})
+    window.observe(2, {b"0": 1010.0, b"1": 6.0})
+    assert window.increase(2) == 1.0 + 10.0
+
+
 @given(st.lists(st.tuples(st.floats(0.1, 10), st.integers(0, 50), st.integers(0, 50)), min_size=2, max_size=40))
 def test_quantile_lies_within_the_bounds_and_rates_are_not_negative(looks):
     window, at = HistogramWindow(), 0.0

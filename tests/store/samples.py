@@ -28,6 +28,10 @@ def endpoint(address: str = "10.0.0.5:8000", **changes: Any) -> EndpointSample:
         "prefix_hit_ratio": 0.0,
         "prompt_tokens_total": 123_456,
         "prompts_total": 789,
+        "ttft_p99_ms": 95.5,
+        "admission_rejections_total": 4,
+        "loras": ("sql", "chat"),
+        "max_loras": 8,
         "models": ("phi-3", "microsoft/Phi-3-mini-4k-instruct"),
         "precision": "fp16",
     }

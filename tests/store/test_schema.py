@@ -36,6 +36,10 @@ SAMPLES = st.builds(
     latency_p99_ms=amounts,
     tokens_per_second=amounts,
     prefix_hit_ratio=ratios,
+    ttft_p99_ms=amounts,
+    admission_rejections_total=counts,
+    loras=st.lists(words, max_size=3).map(tuple),
+    max_loras=counts,
     models=st.lists(words, max_size=3).map(tuple),
     precision=st.none() | words,
 )

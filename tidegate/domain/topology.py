@@ -41,12 +41,16 @@ class Endpoint:
     """One replica of a cluster, as named in the file.
 
     `address` is `host:port` (IPv6 in brackets) and is the replica's identity in Redis; `node` is the name of
-    the agent that watches it (None: any agent that has the file); `gpus` are NVML indexes or UUIDs.
+    the agent that watches it (None: any agent that has the file); `gpus` are NVML indexes or UUIDs. `engine` names
+    what serves there, and `metrics` is `host:port` or `host:port/path` of its metrics page; the agent finds out
+    what is None.
     """
 
     address: str
     node: str | None = None
     gpus: tuple[int | str, ...] = ()
+    engine: str | None = None
+    metrics: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,3 +115,9 @@ def split_address(address: str) -> tuple[str, int]:
     if not host or any(ch.isspace() or ch in "/@|," for ch in host):
         raise ValueError(f"{address!r} has no valid host")
     return host, int(port)
+
+
+def split_listen(listen: str) -> tuple[str, int]:
+    """Cut `host:port` or `[v6]:port` of a listener; port 0 is any free one. Raises ValueError with a sentence."""
+    head, colon, port = listen.rpartition(":")
+    return (split_address(f"{head}:1")[0], 0) if colon and port == "0" else split_address(listen)

@@ -18,6 +18,7 @@ from tidegate.domain.topology import Cluster, Endpoint, Kind, LbPolicy, Precisio
 from tidegate.settings.config_checks import cross_faults
 from tidegate.settings.config_model import (
     ClusterSection,
+    EndpointSection,
     FileSection,
     GatewaySection,
     MatchSection,
@@ -132,9 +133,13 @@ def _cluster(section: ClusterSection) -> Cluster:
         lb=LbPolicy(section.lb),
         precision=Precision(section.precision),
         context_tokens=section.context_tokens,
-        endpoints=tuple(Endpoint(one.address, one.node, tuple(one.gpus)) for one in section.endpoints),
+        endpoints=tuple(_endpoint(one) for one in section.endpoints),
         loras=tuple(section.loras),
     )
+
+
+def _endpoint(section: EndpointSection) -> Endpoint:
+    return Endpoint(section.address, section.node, tuple(section.gpus), section.engine, section.metrics)
 
 
 def _route(section: RouteSection) -> RouteRule:

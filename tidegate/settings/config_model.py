@@ -56,6 +56,14 @@ def _join(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
+def _metrics_page(text: str) -> str:
+    address, _, path = text.partition("/")
+    _address(address)
+    if any(ch.isspace() or ch in "?#" for ch in path):
+        raise ValueError(f"{text!r} is not host:port/path")
+    return text
+
+
 def _listen(listen: str) -> str:
     host, _, port = listen.rpartition(":")
     any_port = port.isascii() and port.isdigit() and int(port) == 0
@@ -96,6 +104,7 @@ HeaderName = Annotated[str, AfterValidator(_matching(_HEADER, "header name"))]
 Origin = Annotated[str, AfterValidator(_matching(_ORIGIN, "origin; write https://host, https://host:port or '*'"))]
 ModelName = Annotated[str, AfterValidator(_printable)]
 Address = Annotated[str, AfterValidator(_address)]
+MetricsPage = Annotated[str, AfterValidator(_metrics_page)]
 Listen = Annotated[str, AfterValidator(_listen)]
 RedisUrl = Annotated[str, AfterValidator(_redis_url)]
 HeaderValue = Annotated[str, AfterValidator(_header_value)]
@@ -132,6 +141,8 @@ class EndpointSection(Section):
     address: Address
     node: Name | None = None
     gpus: list[Gpu] = []
+    engine: Literal["vllm", "vllm-omni", "ray-vllm", "sglang", "tgi", "triton-trtllm", "trtllm-serve"] | None = None
+    metrics: MetricsPage | None = None
 
 
 class ClusterSection(Section):
