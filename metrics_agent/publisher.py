@@ -14,7 +14,7 @@ import structlog
 
 from metrics_agent.cadence import next_publish
 from metrics_agent.crew import Engines
-from metrics_agent.gpu import GpuReader, GpuReading, with_gpus
+from metrics_agent.gpu import GpuReader, GpuReading, in_time_of, with_gpus
 from metrics_agent.instruments import Instruments
 from metrics_agent.targets import Place, Target
 from tidegate.domain.errors import StoreError, StoreRefused
@@ -125,7 +125,8 @@ class Publisher:
         """`seq` follows the store's time, so that it grows across restarts and machines."""
         now = self._clock()
         self._seq = max(self._seq + 1, now)
-        return NodeSample(node=self._node, sampled_at_ms=now, seq=self._seq, nvml=reading.nvml, gpus=dict(reading.gpus))
+        gpus = in_time_of(reading.gpus, self._clock.translated)
+        return NodeSample(node=self._node, sampled_at_ms=now, seq=self._seq, nvml=reading.nvml, gpus=gpus)
 
     def _say_nvml(self, reading: GpuReading) -> None:
         if self._nvml != reading.nvml:

@@ -7,6 +7,6 @@ imports; anything about engine pages. Called by the agent's wiring and its publi
 """
 
 from metrics_agent.gpu.memory import memory_of, with_gpus
-from metrics_agent.gpu.port import FixedGpus, GpuFields, GpuReader, GpuReading, NvmlState
+from metrics_agent.gpu.port import FixedGpus, GpuFields, GpuReader, GpuReading, NvmlState, in_time_of
 
-__all__ = ["FixedGpus", "GpuFields", "GpuReader", "GpuReading", "NvmlState", "memory_of", "with_gpus"]
+__all__ = ["FixedGpus", "GpuFields", "GpuReader", "GpuReading", "NvmlState", "in_time_of", "memory_of", "with_gpus"]

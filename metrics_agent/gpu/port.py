@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
@@ -39,6 +39,16 @@ class GpuReading:
     nvml: str = NvmlState.STARTING
     gpus: GpuTable = field(default_factory=dict)
     read_at_ms: int = 0
+
+
+def in_time_of(gpus: GpuTable, clock: Callable[[int], int]) -> dict[str, GpuFields]:
+    """The cards with their times of reading in another clock, to which `clock` translates Unix milliseconds."""
+    return {uuid: _in_time_of(fields, clock) for uuid, fields in gpus.items()}
+
+
+def _in_time_of(fields: GpuFields, clock: Callable[[int], int]) -> GpuFields:
+    at_ms = fields.get("sampled_at_ms")
+    return fields | {"sampled_at_ms": clock(at_ms)} if isinstance(at_ms, int) else fields
 
 
 class GpuReader(Protocol):

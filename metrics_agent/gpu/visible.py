@@ -8,7 +8,7 @@ equal cards are in NVML's order. NVIDIA_VISIBLE_DEVICES is read by the container
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from metrics_agent.gpu.port import GpuTable
@@ -24,12 +24,19 @@ PREFIXES: Final = ("GPU-", "MIG-")
 def cards_of(gpus: GpuTable, wanted: Iterable[int | str]) -> tuple[str, ...] | None:
     """UUIDs of the cards named by NVML index, UUID or its unique start (with or without `GPU-`, `MIG-`); or `all`.
 
-    Each card once, in the order of the names. None when a name fits no card, or several. A card by index or by
-    `all` that is cut into MIG devices stands for its only device, and is ambiguous with several.
+    A name may also be a variable of the engine's environment, as it stands there: `CUDA_VISIBLE_DEVICES=0,1`. Each
+    card once, in the order of the names. None when a name fits no card, or several. A card by index or by `all` that
+    is cut into MIG devices stands for its only device, and is ambiguous with several.
     """
+    names = list(wanted)
+    variables = dict(_variable(name) for name in names if isinstance(name, str) and "=" in name)
     found: list[str] = []
-    for name in wanted:
-        cards = _named(gpus, name)
+    cards: Sequence[str] | None
+    for name in names:
+        if isinstance(name, int) or "=" not in name:
+            cards = _named(gpus, name)
+        else:
+            cards = cards_of_environment(gpus, variables)
         if cards is None:
             return None
         found += [uuid for uuid in cards if uuid not in found]
@@ -41,12 +48,17 @@ def cards_of_environment(gpus: GpuTable, environment: Mapping[str, str]) -> tupl
 
     Neither variable set is all cards. With both set, CUDA's picks among what the container's lets in.
     """
-    inside = _container(gpus, environment.get(CONTAINER))
-    listed = environment.get(CUDA)
+    inside, listed = _container(gpus, environment.get(CONTAINER)), environment.get(CUDA)
     if inside is None or listed is None:
         return inside
-    there = {uuid: fields for uuid, fields in gpus.items() if uuid in inside or fields.get("mig_parent") in inside}
+    parents = {gpus[uuid].get("mig_parent") for uuid in inside}
+    there = {uuid: fields for uuid, fields in gpus.items() if uuid in inside or uuid in parents}
     return _cuda(there, listed, environment.get(CUDA_ORDER, ""))
+
+
+def _variable(text: str) -> tuple[str, str]:
+    name, _, value = text.partition("=")
+    return name.strip().upper(), value
 
 
 def _container(gpus: GpuTable, listed: str | None) -> tuple[str, ...] | None:
@@ -90,7 +102,7 @@ def _by_number(gpus: GpuTable, number: int, order: str) -> list[str] | None:
     return _with_mig(gpus, whole[number])
 
 
-def _named(gpus: GpuTable, name: int | str) -> list[str] | None:
+def _named(gpus: GpuTable, name: int | str) -> Sequence[str] | None:
     if isinstance(name, int):
         cards = [uuid for uuid in _whole(gpus) if gpus[uuid].get("index") == name]
         return _with_mig(gpus, cards[0]) if len(cards) == 1 else None

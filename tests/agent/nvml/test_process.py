@@ -138,7 +138,7 @@ async def test_stop_leaves_a_hung_driver_within_two_seconds(driver, call):
     await reads(gpus, state)
     began = time.monotonic()
     await gpus.stop()
-    assert time.monotonic() - began < process.STOP_SECONDS + 0.5
+    assert time.monotonic() - began < process.STOP_SECONDS + 1
     await until(lambda: not any(map(is_alive, driver.pids())))
 
 
