@@ -31,6 +31,7 @@ class HistogramWindow:
 
     def __init__(self) -> None:
         self._slots: deque[_Slot] = deque()
+        self._sums: dict[float, float] = {}  # of the slots, kept as they come and go
         self._last: dict[Any, Bounds] = {}
         self._last_at: float | None = None
 
@@ -42,7 +43,7 @@ class HistogramWindow:
             slot = self._slot(at_seconds)
             slot.seconds += at_seconds - self._last_at
             for key, bounds in series.items():
-                _add(slot.increases, self._last.get(key, {}), bounds)
+                self._add(slot, self._last.get(key, {}), bounds)
             self._last.update(series)  # a series that a look lacks goes on from where it was
         else:
             self._last = dict(series)
@@ -51,16 +52,17 @@ class HistogramWindow:
     def quantile(self, at_seconds: float, q: float) -> float | None:
         """The q-quantile (0…1) of the window, linear within its bucket, as Prometheus' histogram_quantile.
 
-        In the bucket without upper bound it is the largest finite bound. None when nothing was counted.
+        The first bucket begins at 0; in the bucket without upper bound it is the largest finite bound. None when
+        nothing was counted.
         """
-        _, increases = self._sums(at_seconds)
-        bounds = sorted(increases)
-        total = increases[bounds[-1]] if bounds else 0.0
+        self._expire(at_seconds)
+        bounds = sorted(self._sums)
+        total = self._sums[bounds[-1]] if bounds else 0.0
         if total <= 0:
             return None
         lower, below = 0.0, 0.0
         for bound in bounds:
-            count = increases[bound]
+            count = self._sums[bound]
             if count >= q * total:
                 return _within(lower, bound, (q * total - below) / (count - below) if count > below else 1.0)
             lower, below = bound, count
@@ -68,37 +70,38 @@ class HistogramWindow:
 
     def rate(self, at_seconds: float) -> float | None:
         """Largest bound's increase per second over the time looked at; None under one second of it."""
-        seconds, increases = self._sums(at_seconds)
-        return increases[max(increases)] / seconds if increases and seconds >= 1.0 else None
+        increase = self.increase(at_seconds)
+        seconds = sum(slot.seconds for slot in self._slots)
+        return increase / seconds if increase is not None and seconds >= 1.0 else None
 
     def increase(self, at_seconds: float) -> float | None:
         """Largest bound's increase in the window; None before the second look."""
-        _, increases = self._sums(at_seconds)
-        return increases[max(increases)] if increases else None
+        self._expire(at_seconds)
+        return self._sums[max(self._sums)] if self._sums else None
 
     def _slot(self, at_seconds: float) -> _Slot:
+        self._expire(at_seconds)
         number = int(at_seconds // SLOT_SECONDS)
         if not self._slots or self._slots[-1].number != number:
             self._slots.append(_Slot(number))
-        while self._slots[0].number <= number - SLOTS:
-            self._slots.popleft()
         return self._slots[-1]
 
-    def _sums(self, at_seconds: float) -> tuple[float, dict[float, float]]:
+    def _expire(self, at_seconds: float) -> None:
         oldest = int(at_seconds // SLOT_SECONDS) - SLOTS
-        seconds, increases = 0.0, dict[float, float]()
-        for slot in self._slots:
-            if slot.number > oldest:
-                seconds += slot.seconds
-                for bound, increase in slot.increases.items():
-                    increases[bound] = increases.get(bound, 0.0) + increase
-        return seconds, increases
+        while self._slots and self._slots[0].number <= oldest:
+            for bound, increase in self._slots.popleft().increases.items():
+                self._sums[bound] -= increase
+        if not self._slots:
+            self._sums.clear()
 
-
-def _add(increases: dict[float, float], old: Bounds, new: Bounds) -> None:
-    was_reset = any(count < old.get(bound, 0.0) for bound, count in new.items())
-    for bound, count in new.items():
-        increases[bound] = increases.get(bound, 0.0) + (count if was_reset else count - old.get(bound, 0.0))
+    def _add(self, slot: _Slot, old: Bounds, new: Bounds) -> None:
+        if new == old and new.keys() <= self._sums.keys():
+            return
+        was_reset = any(count < old.get(bound, 0.0) for bound, count in new.items())
+        for bound, count in new.items():
+            increase = count if was_reset else count - old.get(bound, 0.0)
+            slot.increases[bound] = slot.increases.get(bound, 0.0) + increase
+            self._sums[bound] = self._sums.get(bound, 0.0) + increase
 
 
 def _within(lower: float, upper: float, share: float) -> float | None:
