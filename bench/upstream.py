@@ -35,7 +35,7 @@ def envoy(config: Path, ready_url: str) -> Iterator[int]:
     """Run an Envoy with one worker thread on `config` until exit; yields its pid once `ready_url` answers."""
     log = config.with_suffix(".log")
     command = [str(envoy_binary()), "-c", str(config), "--concurrency", "1"]
-    command += ["--use-dynamic-base-id", "--log-level", "warning"]
+    command += ["--disable-hot-restart", "--log-level", "warning"]
     process = processes.start(command, log)
     try:
         processes.wait_for(lambda: answers(ready_url), process, log)

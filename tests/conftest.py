@@ -33,9 +33,7 @@ def free_port() -> Callable[[], int]:
     return take_free_port
 
 
-def wait_until(
-    condition: Callable[[], object], *, deadline_seconds: float = 15.0, what: str = "condition"
-) -> None:
+def wait_until(condition: Callable[[], object], *, deadline_seconds: float = 15.0, what: str = "condition") -> None:
     """Block until `condition()` is true; AssertionError after the deadline. Exceptions of OSError count as false."""
     end = time.monotonic() + deadline_seconds
     while True:
@@ -164,7 +162,7 @@ async def envoy(tmp_path: Path) -> AsyncIterator[Callable[[str], EnvoyProcess]]:
         number = len(started)
         path, log = tmp_path / f"bootstrap{number}.yaml", tmp_path / f"envoy{number}.log"
         path.write_text(bootstrap)
-        command = [envoy_binary(), "-c", path, "--concurrency", "1", "--use-dynamic-base-id"]
+        command = [envoy_binary(), "-c", path, "--concurrency", "1", "--disable-hot-restart"]
         command += ["--log-path", log, "--log-level", "warning"]
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         started.append(EnvoyProcess(process, log))

@@ -56,16 +56,19 @@ class Service:
         return task
 
     async def _supervise(self, name: str, run: Callable[[], Awaitable[None]]) -> None:
-        delays, started = backoff_seconds(), time.monotonic()
+        delays, started, said = backoff_seconds(), time.monotonic(), ""
         while True:
+            cause = "it returned"
             try:
                 await run()
-                log.warning("task ended", task=name)
             except Exception as exc:  # noqa: BLE001 - a supervisor sees every death
-                log.warning("task died", task=name, error=f"{type(exc).__name__}: {exc}")
+                cause = f"{type(exc).__name__}: {exc}"
+            if cause != said:  # every death is counted, the same cause is said once
+                log.warning("task ended; it is started again until it stays", task=name, cause=cause)
+                said = cause
             self._restarts.labels(name).inc()
             if time.monotonic() - started > 10:
-                delays = backoff_seconds()
+                delays, said = backoff_seconds(), ""
             await asyncio.sleep(next(delays))
             started = time.monotonic()
 

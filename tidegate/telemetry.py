@@ -9,13 +9,13 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any
 
-import msgspec
 import structlog
 from aiohttp import web
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
-from tidegate.domain.topology import split_address
+from tidegate.domain.errors import ConfigError
+from tidegate.domain.topology import split_listen
 
 
 def configure_logs(level: str, log_format: str) -> None:
@@ -56,14 +56,12 @@ class MetricsPage:
         self._runner: web.AppRunner | None = None
 
     async def start(self, listen: str | None) -> str | None:
-        """Bind `host:port` (port 0: any free one); the bound address, or None when `listen` is None."""
+        """Bind `host:port` (port 0: any free one); the bound address, or None when `listen` is None.
+
+        Raises ConfigError when it cannot be bound.
+        """
         if listen is None:
             return None
-        host, _, port = listen.rpartition(":")
-        if port != "0":
-            host, number = split_address(listen)
-        else:
-            number = 0
         app = web.Application()
         app.router.add_get("/metrics", self._metrics)
         app.router.add_get("/healthz", self._healthz)
@@ -71,7 +69,10 @@ class MetricsPage:
             app.router.add_get(path, partial(_listed, last))
         self._runner = web.AppRunner(app, access_log=None)
         await self._runner.setup()
-        await web.TCPSite(self._runner, host, number).start()
+        try:
+            await web.TCPSite(self._runner, *split_listen(listen)).start()
+        except (OSError, ValueError) as exc:
+            raise ConfigError([f"--metrics-listen {listen} cannot be bound: {exc}"]) from exc
         bound = self._runner.addresses[0]
         return f"{bound[0]}:{bound[1]}"
 
@@ -92,4 +93,4 @@ async def _listed(last: LastOf, request: web.Request) -> web.Response:
     asked = request.query.get("n", "1")
     if not (asked.isascii() and asked.isdigit() and len(asked) <= 9):
         return web.Response(status=400, text="n has to be a whole number\n")
-    return web.Response(body=msgspec.json.encode(last(int(asked))), content_type="application/json")
+    return web.json_response(last(int(asked)))

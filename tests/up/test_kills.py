@@ -89,7 +89,7 @@ def test_each_absent_part_shows_in_status(own_cluster: Callable[..., Up]) -> Non
     for name in ("agent", "ext_proc", "xds"):
         up.kill(name)
         wait_until(lambda name=name: absent(up, name), what=f"{name} being absent")
-    assert absent(up, "controller")
+    wait_until(lambda: absent(up, "controller"), what="the controller, which lives in xds, being absent")
     said = up.status()
     assert said["envoys"] == []
     assert said["services"] == {"agent": [], "controller": [], "xds": [], "ext_proc": []}

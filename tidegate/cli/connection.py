@@ -6,11 +6,12 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import typer
 
 from tidegate.cli.up import registry
+from tidegate.domain.errors import ConfigError
 from tidegate.domain.topology import Topology
 from tidegate.settings.config_file import load
 from tidegate.store.ports import Store
@@ -58,14 +59,24 @@ class Target:
 
 
 def find_target(config: Path | None, redis_url: str | None, prefix: str | None) -> Target:
-    """Flags and environment first, then a `tidegate up` that runs from this file, then the file, then defaults.
+    """Flags and environment first, then a `tidegate up` that runs (from this file), then the file.
 
-    Raises ConfigError.
+    Raises ConfigError: nothing says where Redis is, or several local clusters run and none is named.
     """
     path = config or (DEFAULT_FILE if DEFAULT_FILE.exists() else None)
-    local = registry.running(path)
-    if path is None and redis_url is None and local is not None:
+    local = None if redis_url else _the_local_cluster(path)
+    if path is None and local is not None:
         path = Path(local["config"])
     file = load(path) if path is not None else None
-    url = redis_url or (local["redis"] if local else None) or (file.redis_url if file else "redis://127.0.0.1:6379/0")
+    url = redis_url or (local["redis"] if local else None) or (file.redis_url if file else None)
+    if url is None:
+        raise ConfigError(["no local cluster runs; start `tidegate up`, or name one with --redis-url or --config"])
     return Target(url, prefix or (file.redis_prefix if file else "tidegate"), file.topology if file else None)
+
+
+def _the_local_cluster(path: Path | None) -> dict[str, Any] | None:
+    found = registry.running(path)
+    if len(found) > 1:
+        choices = [f"  --redis-url {c['redis']} (gateway {c['gateway']})" for c in found]
+        raise ConfigError([f"{len(found)} local clusters run; name one:", *choices])
+    return found[0] if found else None

@@ -6,7 +6,9 @@ import json
 from typing import Annotated, Any
 
 import typer
+from rich import box
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from tidegate.cli.connection import ConfigOption, PrefixOption, RedisOption, find_target
@@ -33,28 +35,40 @@ def status(
 
 def _print(report: dict[str, Any]) -> None:
     console = Console(highlight=False)
+    if not console.is_terminal:
+        console.width = 200  # piped output is for grep, not for a screen
     if not report["redis"]["reachable"]:
-        console.print(f"[red]Redis: {report['redis']['error']}[/]")
+        console.print(f"[red]{escape(report['redis']['error'])}[/]")
     console.print(_replicas(report))
     for name, instances in report["services"].items():
         here = ", ".join(f"{i['instance']} ({i['age_ms'] / 1000:.1f} s ago)" for i in instances)
         console.print(f"{name:>10}: {here or '[red]absent[/]'}")
     for envoy in report["envoys"]:
-        error = f" [red]{envoy['last_error']}[/]" if envoy.get("last_error") else ""
-        waiting = envoy.get("oldest_unacked_ms")
-        age = f", oldest unacknowledged push {waiting} ms" if waiting is not None else ""
-        console.print(f"     Envoy: {envoy['node']}: acked {envoy['acked']}, nacked {envoy['nacked']}{age}{error}")
+        console.print(f"     Envoy: {envoy['node']}: {_envoy(envoy)}")
+    for cluster in report["clusters"]:
+        for e in cluster["endpoints"]:
+            if e["drained"]:
+                console.print(f"   drained: {cluster['name']} {e['address']}: {escape(repr(e['drained'])[1:-1])}")
     for key, why in report["rejected"].items():
-        console.print(f"[yellow]  rejected: {key}: {why}[/]")
+        console.print(f"[yellow]  rejected: {escape(key)}: {escape(why)}[/]")
+
+
+def _envoy(envoy: dict[str, Any]) -> str:
+    """Whether an Envoy has all it was sent."""
+    waiting = envoy.get("oldest_unacked_ms")
+    if envoy.get("nacked"):
+        refused = ", ".join(sorted(envoy["nacked"]))
+        return f"[red]refused {refused}: {escape(envoy.get('last_error') or 'no reason given')}[/]"
+    return "up to date" if waiting is None else f"[yellow]has not answered a push for {waiting / 1000:.1f} s[/]"
 
 
 def _replicas(report: dict[str, Any]) -> Table:
-    view = Table()
+    view = Table(box=box.SIMPLE_HEAD, padding=0)
     for column in ("cluster", "replica", "status", "run", "wait", "KV", "weight", "load", "age"):
         right = column in {"run", "wait", "KV", "weight", "load", "age"}
-        view.add_column(column, justify="right" if right else "left", overflow="fold")
+        view.add_column(column, justify="right" if right else "left", no_wrap=True)
     for cluster in report["clusters"]:
-        label = f"{cluster['name']} ({cluster['lb'] or 'not in the file'})"
+        label = cluster["name"] if cluster["lb"] else f"{cluster['name']} (not in the file)"
         for e in cluster["endpoints"] or [None]:
             view.add_row(label, *(_row(e) if e else ("[red]no replica[/]",)))
             label = ""
@@ -62,11 +76,11 @@ def _replicas(report: dict[str, Any]) -> Table:
 
 
 def _row(e: dict[str, Any]) -> tuple[str, ...]:
-    good = e["status"] in {"ready", "idle"}
-    weight = "-" if e["weight"] is None else f"{e['weight']}{' pinned' if e['pinned'] else ''}"
+    good = e["status"] in {"ready", "idle"} and not e["drained"]
+    weight = "-" if e["weight"] is None else f"{e['weight']}{' pin' if e['pinned'] else ''}"
     return (
         e["address"],
-        f"[{'green' if good else 'red'}]{e['status']}[/]{' (drained)' if e['drained'] else ''}",
+        f"[{'green' if good else 'red'}]{'drained' if e['drained'] else e['status']}[/]",
         _number(e["running"]),
         _number(e["waiting"]),
         "-" if e["kv_used_ratio"] is None else f"{e['kv_used_ratio']:.0%}",

@@ -31,13 +31,34 @@ def default_of(field: Field[Any]) -> Any:
     return field.default_factory() if field.default_factory is not MISSING else field.default
 
 
+def checked(check: Callable[[Any], object] | None) -> Callable[[Any], Any] | None:
+    """A typer callback that turns the check's ValueError into a usage error (exit 2)."""
+    if check is None:
+        return None
+
+    def callback(value: Any) -> Any:
+        if value is not None:
+            try:
+                check(value)
+            except ValueError as exc:
+                raise typer.BadParameter(str(exc)) from exc
+        return value
+
+    return callback
+
+
 def command(settings: type[S], run: Callable[[S], None]) -> Callable[..., None]:
     """A typer command whose options are the fields of `settings`; it builds the object and calls `run`."""
     hints = get_type_hints(settings)
 
     def parameter(field: Field[Any]) -> inspect.Parameter:
         name = "--" + field.name.replace("_", "-")
-        option = typer.Option(name, envvar=env_names(settings, field.name), help=field.metadata["doc"])
+        option = typer.Option(
+            name,
+            envvar=env_names(settings, field.name),
+            help=field.metadata["doc"],
+            callback=checked(field.metadata["check"]),
+        )
         return inspect.Parameter(
             field.name,
             inspect.Parameter.KEYWORD_ONLY,

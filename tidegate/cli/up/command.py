@@ -9,6 +9,7 @@ import os
 import shutil
 import signal
 import tempfile
+import time
 from importlib import resources
 from pathlib import Path
 from typing import Annotated, Any
@@ -24,8 +25,14 @@ from tidegate.cli.up.plan import Plan, UpOptions, make_plan, processes, write_fi
 from tidegate.cli.up.ports import Ports
 from tidegate.cli.up.processes import ProcessTree
 from tidegate.cli.up.readiness import wait_until_served
-from tidegate.domain.errors import TidegateError
+from tidegate.domain.errors import ConfigError, StoreError, TidegateError
+from tidegate.domain.topology import split_listen
+from tidegate.runtime import backoff_seconds
 from tidegate.settings.config_file import load
+from tidegate.settings.flags import checked
+from tidegate.settings.redis_url import parse_redis_url
+from tidegate.settings.services import LOG_LEVELS, one_of
+from tidegate.store.redis import RedisStore
 from xds_server.bootstrap import bootstrap_yaml
 
 START_SECONDS = 60.0
@@ -60,15 +67,22 @@ def up(
     once: Annotated[bool, typer.Option("--once", help="send one request to each cluster, print a table, end")] = False,
     replicas: Annotated[int, typer.Option(min=1, help="simulated engines a cluster (without --config)")] = 2,
     time_scale: Annotated[float, typer.Option(min=0.01, help="simulated seconds in a real second")] = 1.0,
-    envoy_admin: Annotated[str, typer.Option(help="host:port of Envoy's admin page")] = "127.0.0.1:9901",
+    envoy_admin: Annotated[
+        str, typer.Option(help="host:port of Envoy's admin page", callback=checked(split_listen))
+    ] = "127.0.0.1:9901",
     envoy_concurrency: Annotated[int, typer.Option(min=1, help="Envoy worker threads")] = 1,
     redis_url: Annotated[
-        str | None, typer.Option(envvar="TIDEGATE_REDIS_URL", help="use this running Redis; start none")
+        str | None,
+        typer.Option(
+            envvar="TIDEGATE_REDIS_URL", help="use this running Redis; start none", callback=checked(parse_redis_url)
+        ),
     ] = None,
     patience: Annotated[float, typer.Option(min=0, help="seconds to wait for replicas that are not ready yet")] = 20.0,
     restart: Annotated[bool, typer.Option("--restart/--no-restart", help="start again what dies")] = True,
     keep_logs: Annotated[Path | None, typer.Option(help="folder for the children's logs and files, kept")] = None,
-    log_level: Annotated[str, typer.Option(help="level of the services' logs")] = "info",
+    log_level: Annotated[
+        str, typer.Option(help="level of the services' logs", callback=checked(one_of(*LOG_LEVELS)))
+    ] = "info",
 ) -> None:
     """Run a local cluster: Redis, Envoy, engines and all services, until Ctrl-C."""
     options = UpOptions(
@@ -80,11 +94,13 @@ def up(
         log_level=log_level,
         expose_routing=once,
     )
-    folder = keep_logs or Path(tempfile.mkdtemp(prefix="tidegate-up-"))
-    folder.mkdir(parents=True, exist_ok=True)
+    document = read_document(config)
+    folder = _folder(keep_logs)
+    if ready_file and not ready_file.parent.is_dir():
+        raise ConfigError([f"--ready-file {ready_file}: there is no folder {ready_file.parent}"])
     ports = Ports(say)
     try:
-        plan = make_plan(read_document(config), folder, ports, options, local=config is None)
+        plan = make_plan(document, folder, ports, options, local=config is None)
         cluster = LocalCluster(
             plan, source=config, ready_file=ready_file, once=once, patience_seconds=patience, restart=restart
         )
@@ -94,6 +110,17 @@ def up(
         if keep_logs is None:
             shutil.rmtree(folder, ignore_errors=True)
     raise typer.Exit(code)
+
+
+def _folder(keep_logs: Path | None) -> Path:
+    """The folder of the children's files, absolute: other commands read it from other places."""
+    if keep_logs is None:
+        return Path(tempfile.mkdtemp(prefix="tidegate-up-"))
+    try:
+        keep_logs.mkdir(parents=True, exist_ok=True)
+    except OSError as exc:
+        raise ConfigError([f"--keep-logs {keep_logs}: {exc.strerror}"]) from exc
+    return keep_logs.resolve()
 
 
 class LocalCluster:
@@ -148,6 +175,7 @@ class LocalCluster:
 
     async def _serve(self, tree: ProcessTree) -> int:
         gateway = self.plan.ready({})["gateway"]
+        await self._wait_for_redis()
         await self._wait(gateway)
         if self.once:
             outcomes = await one_request.ask_each(gateway, self.plan.document["clusters"], self.patience_seconds)
@@ -162,6 +190,24 @@ class LocalCluster:
             registry.withdraw(note)
         return 0
 
+    async def _wait_for_redis(self) -> None:
+        """Retry until Redis answers, saying why it does not; `--once` gives up after its patience."""
+        store = RedisStore(self.plan.redis_url)
+        said, end = "", time.monotonic() + self.patience_seconds
+        try:
+            for delay in backoff_seconds():
+                try:
+                    return await store.ping()
+                except StoreError as exc:
+                    if self.once and time.monotonic() > end:
+                        raise
+                    if time.monotonic() - end + self.patience_seconds > 1.0 and str(exc) != said:
+                        say(f"{exc}; trying on")
+                        said = str(exc)
+                    await asyncio.sleep(delay)
+        finally:
+            await store.close()
+
     async def _wait(self, gateway: str) -> None:
         with console.status("starting Redis, engines, services and Envoy …"):
             try:
@@ -174,7 +220,7 @@ class LocalCluster:
                     f"no request was served within {START_SECONDS:.0f} s; see the logs in {logs}"
                 ) from None
         if not healthy:
-            say("no cluster has a replica that serves yet; requests get 503 until one does")
+            say("no cluster has a replica that serves yet (see `tidegate status`); requests get 503 until one does")
 
     async def _keep_ready_file(self, tree: ProcessTree) -> None:
         """Write the ready file, and again whenever a restart changed a process id; until cancelled."""

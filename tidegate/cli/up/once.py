@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import aiohttp
+from rich import box
 from rich.table import Table
 
 from tidegate.domain.wire import CLUSTER_HEADER, ENDPOINT_HEADER, REASON_HEADER
@@ -81,9 +82,10 @@ async def ask_each(gateway: str, clusters: list[dict[str, Any]], patience_second
 
 def table(outcomes: list[Outcome]) -> Table:
     """The outcomes as people read them."""
-    view = Table(title="One request to each cluster, through Envoy")
+    view = Table(title="One request to each cluster, through Envoy", box=box.SIMPLE_HEAD, padding=0)
     for column in ("cluster", "path", "status", "replica", "ms", "result"):
-        view.add_column(column, justify="right" if column in {"status", "ms"} else "left", overflow="fold")
+        right = column in {"status", "ms"}
+        view.add_column(column, justify="right" if right else "left", no_wrap=column != "result", overflow="fold")
     for o in outcomes:
         result = "[green]answered[/]" if o.ok else f"[red]{o.why}[/]"
         view.add_row(o.cluster, o.path, str(o.status or "-"), o.replica, f"{o.milliseconds:.1f}", result)

@@ -195,7 +195,6 @@ def _engine_process(plan: Plan, engine: Engine) -> ProcessSpec:
 
 
 def _envoy_process(plan: Plan) -> ProcessSpec:
-    argv = [str(envoy_binary()), "-c", str(plan.folder / "envoy.yaml"), "--use-dynamic-base-id"]
+    argv = [str(envoy_binary()), "-c", str(plan.folder / "envoy.yaml"), "--disable-hot-restart"]
     argv += ["--concurrency", str(plan.options.envoy_concurrency), "--log-level", "warning"]
-    argv += ["--drain-time-s", "1", "--parent-shutdown-time-s", "2"]
     return ProcessSpec("envoy", argv, plan.folder / "envoy.log")

@@ -18,11 +18,12 @@ from tidegate.runtime import backoff_seconds
 PR_SET_PDEATHSIG = 1
 TERM_SECONDS = 3.0
 EARLY_DEATHS = 5
+USAGE_ERROR = 2
 LOG_TAIL_BYTES = 2000
 
 
 class ChildKeepsDying(TidegateError):  # noqa: N818 - read as a sentence
-    """A child died several times right after its start; its log's end is in the text."""
+    """A child refused its flags, or died several times right after its start; its log's end is in the text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +66,8 @@ class Child:
             code = await self.process.wait()
             if self._stopping:
                 return
+            if code == USAGE_ERROR:
+                raise ChildKeepsDying(f"{self.spec.name} refuses to start:\n{self._log_tail()}")
             lived = time.monotonic() - started
             early = early + 1 if lived < 2.0 else 0
             if early >= EARLY_DEATHS:

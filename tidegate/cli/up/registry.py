@@ -13,7 +13,9 @@ from typing import Any
 
 def folder() -> Path:
     """The folder of this user's running clusters, made if need be."""
-    base = os.environ.get("XDG_RUNTIME_DIR") or tempfile.gettempdir()
+    named = os.environ.get("XDG_RUNTIME_DIR")
+    # The variable often survives `su` or `sudo` and then names a folder of somebody else, or none.
+    base = named if named and os.access(named, os.W_OK | os.X_OK) else tempfile.gettempdir()
     path = Path(base) / f"tidegate-{os.getuid()}"
     path.mkdir(mode=0o700, exist_ok=True)
     return path
@@ -32,8 +34,8 @@ def withdraw(note: Path) -> None:
     note.unlink(missing_ok=True)
 
 
-def running(source: Path | None = None) -> dict[str, Any] | None:
-    """The newest running cluster, or the newest that was started from `source`; None when there is none."""
+def running(source: Path | None = None) -> list[dict[str, Any]]:
+    """Every cluster of this user that runs, or every one that was started from `source`; oldest first."""
     found: list[tuple[float, dict[str, Any]]] = []
     for note in folder().glob("*.json"):
         with contextlib.suppress(OSError, ValueError):
@@ -45,7 +47,7 @@ def running(source: Path | None = None) -> dict[str, Any] | None:
             found.append((note.stat().st_mtime, json.loads(note.read_text())))
     wanted = str(source.resolve()) if source else None
     matching = [item for item in found if wanted is None or wanted in {item[1]["source"], item[1]["config"]}]
-    return max(matching, key=lambda item: item[0])[1] if matching else None
+    return [cluster for _, cluster in sorted(matching, key=lambda item: item[0])]
 
 
 def _alive(pid: int) -> bool:
