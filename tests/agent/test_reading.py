@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
 from metrics_agent.scrape.iterations import read_iterations
 from metrics_agent.scrape.reading import Reading, read_page
 from metrics_agent.vendors import BY_NAME, VENDORS, WANTED
+from tidegate.settings.config_model import EndpointSection
 
 PAGES = Path(__file__).parent / "pages"
 NOW = 1_767_225_700.0
@@ -371,3 +373,10 @@ def test_value_from_an_adapter_list_far_in_the_future_is_dated_by_its_mean():
 def test_vendors_have_names_of_their_own():
     assert len(BY_NAME) == len(VENDORS)
     assert all(any(name.startswith(v.prefix) for name in WANTED) for v in VENDORS)
+
+
+def test_file_and_docs_name_every_engine_of_the_table():
+    said = next(arg for arg in get_args(EndpointSection.model_fields["engine"].annotation) if arg is not type(None))
+    docs = (Path(__file__).parents[2] / "docs/engines.md").read_text()
+    assert set(get_args(said)) == set(BY_NAME)
+    assert [name for name in BY_NAME if f"`{name}`" not in docs] == []

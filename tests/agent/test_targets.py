@@ -6,7 +6,9 @@ import pytest
 
 from metrics_agent.gpu import GpuReading, NvmlState, memory_of
 from metrics_agent.targets import targets
+from tidegate.domain.errors import ConfigError
 from tidegate.domain.topology import Cluster, Endpoint, Topology
+from tidegate.settings.config_file import parse
 
 
 def topology(*endpoints):
@@ -56,3 +58,16 @@ CARDS = GpuReading(
 )
 def test_memory_of_an_engine(expected, wanted):
     assert memory_of(CARDS, wanted) == expected
+
+
+def test_file_pins_an_engine_and_names_its_metrics_page():
+    endpoint = "{address: 'a:1', engine: ray-vllm, metrics: '10.0.0.9:8080/metrics'}"
+    file = parse(f"clusters: [{{name: c, models: [m], endpoints: [{endpoint}]}}]", "f.yaml")
+    [target] = targets(file.topology, "n", all_nodes=False)
+    assert (target.engine, target.metrics) == ("ray-vllm", "10.0.0.9:8080/metrics")
+
+
+@pytest.mark.parametrize("key", ["engine: lmdeploy", "metrics: a", "metrics: 'a:1/x y'", "metrics: 'http://a:1/x'"])
+def test_engine_that_the_table_lacks_and_page_that_is_no_place_are_faults(key):
+    with pytest.raises(ConfigError):
+        parse(f"clusters: [{{name: c, models: [m], endpoints: [{{address: 'a:1', {key}}}]}}]", "f.yaml")
