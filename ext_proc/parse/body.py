@@ -19,6 +19,9 @@ from tidegate.domain.refusal import Reason, Refusal
 LARGEST_STRUCTURE: Final = 200_000
 """Lists and objects that a body may hold: decoded, one takes some 200 bytes; written as `{},` it takes three."""
 
+MOST_ELEMENTS: Final = 10_000
+"""Elements of a list beside the prompt, such as pictures."""
+
 _RARE: Final = 10_000
 _BOM: Final = b"\xef\xbb\xbf"
 _STRING: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+"?', re.DOTALL)
@@ -27,7 +30,7 @@ _LONE_SURROGATE: Final = re.compile(
     rb"(?:\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F][0-9a-fA-F]{2})"
     rb"|(?<!\\u[dD][89abAB][0-9a-fA-F]{2})\\u[dD][c-fC-F][0-9a-fA-F]{2})"
 )
-_MOST_SURROGATES: Final = 10_000
+_MOST_SURROGATES: Final = 30_000  # escapes of surrogates in a body that is worth a second look
 
 
 class Item(msgspec.Struct, gc=False):
@@ -189,7 +192,7 @@ def read_json(body: bytes) -> Body:
     except msgspec.ValidationError as exc:
         raise _unfit(exc) from exc
     except (msgspec.DecodeError, UnicodeDecodeError) as exc:
-        if b"\\ud" not in body and b"\\uD" not in body:
+        if not 0 < body.count(b"\\ud") + body.count(b"\\uD") <= _MOST_SURROGATES:
             raise broken(exc, body) from exc
         return _read_again(body)
     except RecursionError as exc:
@@ -209,7 +212,7 @@ def _read_again(body: bytes) -> Body:
 
 def with_paired_surrogates(body: bytes) -> bytes:
     """`body` with U+FFFD for the escapes of unpaired surrogates, which Python clients write. Every offset stays."""
-    return _LONE_SURROGATE.sub(rb"\1\\ufffd", body, count=_MOST_SURROGATES)
+    return _LONE_SURROGATE.sub(rb"\1\\ufffd", body)
 
 
 def _check_structure(body: bytes) -> None:
@@ -256,3 +259,11 @@ def decode_or(kind: Any, raw: Raw | bytes, default: Any) -> Any:
         return msgspec.json.decode(raw, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return default
+
+
+def elements(raw: Raw, name: str) -> list[Raw]:
+    """The elements of a list. Raises Refusal (invalid-request) when they are far too many."""
+    if bytes(raw).count(b",") > MOST_ELEMENTS:
+        raise Refusal(Reason.INVALID_REQUEST, f"`{name}` has too many elements.", param=name)
+    found: list[Raw] = decode_or(list[Raw], raw, [])
+    return found

@@ -8,7 +8,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import Raw
 
-from ext_proc.parse.body import Body, decode_or
+from ext_proc.parse.body import Body, decode_or, elements
 from ext_proc.parse.scalars import NULL, count, is_null, string
 from tidegate.domain.request import LARGEST_COUNT, ImageDemand
 
@@ -108,7 +108,7 @@ def loras_of(body: Body, extra: Extra | None) -> tuple[str, ...]:
     for name in ("lora", "loras", "lora_request", "lora_path"):
         raw = _first(body, extra, name)
         if not is_null(raw):
-            names.extend(_adapters(raw))
+            names.extend(_adapters(raw, name))
     return tuple(dict.fromkeys(names))[:_MOST_LORAS]
 
 
@@ -119,10 +119,9 @@ def loras_in_prompt(prompt: Any) -> tuple[str, ...]:
     return tuple(dict.fromkeys(_PROMPT_LORA.findall(prompt)))[:_MOST_LORAS]
 
 
-def _adapters(raw: Raw) -> list[str]:
+def _adapters(raw: Raw, name: str) -> list[str]:
     if memoryview(raw)[0] == ord("["):
-        elements = decode_or(list[Raw], raw, [])[:_MOST_LORAS]
-        return [name for element in elements for name in _adapter(element)]
+        return [name for element in elements(raw, name)[:_MOST_LORAS] for name in _adapter(element)]
     return _adapter(raw)
 
 

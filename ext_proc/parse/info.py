@@ -8,7 +8,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import Raw
 
-from ext_proc.parse.body import Body, decode_or
+from ext_proc.parse.body import Body, decode_or, elements
 from ext_proc.parse.endpoint import Endpoint
 from ext_proc.parse.fingerprint import Chain
 from ext_proc.parse.images import Extra, asks_for_diffusion, extra_of, image_demand, loras_in_prompt, loras_of
@@ -28,6 +28,14 @@ SGLANG_TOKENS: Final = 128
 """What SGLang's `/generate` generates when a request sets no limit."""
 
 _CONTROL: Final = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+_MEDIA_FIELDS: Final = {
+    "image": Media.IMAGE,
+    "images": Media.IMAGE,
+    "init_images": Media.IMAGE,
+    "image_data": Media.IMAGE,
+    "audio_data": Media.AUDIO,
+    "video_data": Media.VIDEO,
+}
 _FIELDS_OF_FILES: Final = {Api.IMAGES: Media.IMAGE, Api.AUDIO: Media.AUDIO}
 
 
@@ -175,7 +183,7 @@ def _embedded_prompts(body: Body) -> int:
     """Prompts that are sent as tensors."""
     raw = body.prompt_embeds
     listed = raw is not NULL and memoryview(raw)[0] == ord("[")
-    return max(1, len(decode_or(list[Raw], raw, []))) if listed else 1
+    return max(1, len(elements(raw, "prompt_embeds"))) if listed else 1
 
 
 def _count_files(prompt: Prompt, body: Body, api: Api, files: int) -> None:
@@ -184,10 +192,8 @@ def _count_files(prompt: Prompt, body: Body, api: Api, files: int) -> None:
         body.image is body.images is body.init_images is body.image_data is body.audio_data is body.video_data is NULL
     ):
         return
-    for raw in (body.image, body.images, body.init_images, body.image_data):
-        _add(prompt, Media.IMAGE, _elements(raw))
-    _add(prompt, Media.AUDIO, _elements(body.audio_data))
-    _add(prompt, Media.VIDEO, _elements(body.video_data))
+    for name, media in _MEDIA_FIELDS.items():
+        _add(prompt, media, _parts(getattr(body, name), name))
     if files and api in _FIELDS_OF_FILES:
         _add(prompt, _FIELDS_OF_FILES[api], files)
 
@@ -197,10 +203,10 @@ def _add(prompt: Prompt, media: Media, parts: int) -> None:
         prompt.media[media] = prompt.media.get(media, 0) + parts
 
 
-def _elements(raw: Raw) -> int:
+def _parts(raw: Raw, name: str) -> int:
     if is_null(raw):
         return 0
-    return len(decode_or(list[Raw], raw, [])) if memoryview(raw)[0] == ord("[") else 1
+    return len(elements(raw, name)) if memoryview(raw)[0] == ord("[") else 1
 
 
 # decoding
@@ -211,7 +217,7 @@ def _sampling(body: Body, api: Api) -> _Sampling:
         return _NO_SAMPLING
     raw = body.sampling_params
     if memoryview(raw)[0] == ord("["):  # one for each prompt: the first stands for all
-        raw = next(iter(decode_or(list[Raw], raw, [])), NULL)
+        raw = next(iter(elements(raw, "sampling_params")), NULL)
     found = decode_or(_Sampling, raw, None)
     return found if isinstance(found, _Sampling) else _Sampling()
 

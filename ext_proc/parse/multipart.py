@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Final
 
 from tidegate.domain.refusal import Reason, Refusal
@@ -15,10 +16,11 @@ LONGEST_HEADERS: Final = 8 << 10
 
 _LONGEST_TYPE: Final = 4 << 10
 _LONGEST_BOUNDARY: Final = 256  # RFC 2046 allows 70; some clients write more
+_MOST_PARAMETERS: Final = 16
 _MOST_LOOKALIKES: Final = 16  # lines of a file that begin as the delimiter does
 _PARAMETER: Final = re.compile(r';\s*([\w*-]+)\s*=\s*(?:"((?:[^"\\]|\\.)*+)"?|([^\s;"]*+))', re.ASCII)
 _DELIMITER_REST: Final = re.compile(rb"(--)?[ \t]*+(?:\r?\n|\Z)")
-_HEADERS_END: Final = re.compile(rb"\r?\n\r?\n|\A\r?\n")
+_BLANK_LINES: Final = (b"\r\n\r\n", b"\n\n")
 _DISPOSITION: Final = re.compile(
     r"^content-disposition[ \t]*:[ \t]*form-data\b([^\r\n]*)", re.IGNORECASE | re.MULTILINE
 )
@@ -57,7 +59,8 @@ def read_form(body: bytes, content_type: str) -> Form:
 def _parameters(text: str) -> dict[str, str]:
     """The parameters of a header's value by lower-case name, quotes and escapes removed; of two, the first counts."""
     found: dict[str, str] = {}
-    for name, quoted, bare in _PARAMETER.findall(text):
+    for parameter in islice(_PARAMETER.finditer(text), _MOST_PARAMETERS):
+        name, quoted, bare = parameter.groups("")
         found.setdefault(name.lower(), re.sub(r"\\(.)", r"\1", quoted) if quoted else bare)
     return found
 
@@ -102,10 +105,8 @@ def _before_line_break(body: bytes, at: int) -> int:
 
 
 def _read_part(form: Form, start: int, end: int) -> None:
-    blank = _HEADERS_END.search(form.body[start : min(end, start + LONGEST_HEADERS)])
-    if blank is None:
-        raise Refusal(Reason.INVALID_REQUEST, "A part of the form has no headers, or too long ones.")
-    headers = form.body[start : start + blank.start()].decode("utf-8", "replace")
+    headers_end, value = _headers_end(form.body, start, end)
+    headers = form.body[start:headers_end].decode("utf-8", "replace")
     disposition = _DISPOSITION.search(headers)
     parameters = _parameters(disposition[1]) if disposition else {}
     name = parameters.get("name")
@@ -116,4 +117,16 @@ def _read_part(form: Form, start: int, end: int) -> None:
         return
     if name == "model" and name in form.spans:
         raise Refusal(Reason.INVALID_REQUEST, "The form names `model` twice.", param="model")
-    form.spans[name] = (start + blank.end(), end)
+    form.spans[name] = (value, end)
+
+
+def _headers_end(body: bytes, start: int, end: int) -> tuple[int, int]:
+    """Where a part's headers end, and where its value begins."""
+    for line_break in (b"\r\n", b"\n"):
+        if body.startswith(line_break, start, end):  # no headers at all
+            return start, start + len(line_break)
+    until = min(end, start + LONGEST_HEADERS)
+    found = [(at, at + len(blank)) for blank in _BLANK_LINES if (at := body.find(blank, start, until)) >= 0]
+    if not found:
+        raise Refusal(Reason.INVALID_REQUEST, "A part of the form has no headers, or too long ones.")
+    return min(found)

@@ -16,12 +16,18 @@ from tidegate.domain.routing import Media
 _DEEPEST: Final = 4
 """A message holds parts, a part (a tool's result) holds parts; nothing that an engine reads lies deeper."""
 
-MOST_PARTS: Final = 50_000
-"""Messages, parts and prompts that a request may have; a walk over them takes some 30 ms."""
+MOST_PARTS: Final = 30_000
+"""Messages, parts and prompts that a request may have; a walk over them takes some 20 ms."""
+
+_MEDIA_COST: Final = 8
+_TOOL_COST: Final = 8
+_CALL_COST: Final = 2
+"""What a media part, a tool and a tool call count for: they take longer to read than a text."""
 
 _MOST_UUIDS: Final = 256
 _SYSTEM: Final = frozenset({"system", "developer"})
 _CACHE_CONTROL: Final = b'"cache_control"'
+_LARGEST_MARKED: Final = 1 << 16
 
 _TEXT_TYPES: Final = frozenset({"text", "input_text", "output_text"})
 _MEDIA_FIELDS: Final = {
@@ -98,7 +104,9 @@ class Prompt:
 
     def _system(self, value: Any) -> None:
         """A system text, or its blocks, without the lines that change with every request."""
-        for block in value if type(value) is list else (value,):
+        listed = type(value) is list
+        self._spend(len(value) if listed else 0)
+        for block in value if listed else (value,):
             text = block.text if type(block) is Item else block
             if type(text) is str:
                 self.chars += len(text)
@@ -109,7 +117,9 @@ class Prompt:
     def _tools(self, raw: Raw) -> None:
         if is_null(raw):
             return
-        for tool in decode_or(list[Raw], raw, []):
+        tools = decode_or(list[Raw], raw, [])
+        self._spend(_TOOL_COST * len(tools))
+        for tool in tools:
             self.tools += 1
             self._begin("tools")
             self._tool_json(tool)
@@ -125,7 +135,7 @@ class Prompt:
         elif kind is Item:
             self._item(value, depth)
         elif kind is list and depth < _DEEPEST:
-            self._spend(len(value))
+            self._spend(1 + len(value))
             for element in value:
                 kind = type(element)
                 if kind is Item:
@@ -154,6 +164,7 @@ class Prompt:
     def _media(self, item: Item) -> None:
         media, data = _media_of(item)
         if media is not None:
+            self._spend(_MEDIA_COST)
             self.media[media] = self.media.get(media, 0) + 1
         uuid = string(item.uuid)
         if uuid is not None and len(self.uuids) < _MOST_UUIDS:
@@ -166,10 +177,12 @@ class Prompt:
             self.chain.whole(memoryview(data))
 
     def _tool_json(self, raw: Raw) -> None:
+        self._spend(_CALL_COST)
         data = bytes(raw)
         self.tool_bytes += len(data)
         if self.chain is not None:
-            self.chain.whole(_without_cache_control(data) if _CACHE_CONTROL in data else data)
+            marked = len(data) <= _LARGEST_MARKED and _CACHE_CONTROL in data
+            self.chain.whole(_without_cache_control(data) if marked else data)
 
     # lists of prompts
 

@@ -29,7 +29,7 @@ requests = st.dictionaries(st.sampled_from(Body.__struct_fields__), json_values,
 
 
 def test_mutated_requests_are_read_or_refused() -> None:
-    findings = run(4000, seed=20_261_129)
+    findings = run(4000, seed=20_261_129, timed=False)
     assert findings.failures == []
     assert {"read", "invalid-json", "invalid-request"} <= set(findings.outcomes)
 
