@@ -85,6 +85,24 @@ async def test_what_a_card_does_not_support_is_asked_once(driver, reader):
     assert calls["nvmlDeviceGetMigMode", "0"] == 1
 
 
+@pytest.mark.parametrize("code", [2, 3, 13, 25, 999])
+async def test_memory_version_that_fails_is_asked_once(driver, reader, code):
+    driver.write({"cards": [card(0)], "calls": [fail(MEMORY, "0", code)]})
+    gpus = reader()
+    await sweeps(driver, 10)
+    assert gpus.latest().gpus[uuid(0)]["memory_api"] == "v1"
+    assert driver.calls()[MEMORY, "0"] == 1
+
+
+async def test_card_is_asked_again_for_what_mig_withheld(driver, reader):
+    driver.write({"cards": [card(0, mig={})], "calls": [fail("nvmlDeviceGetUtilizationRates", "0", 3)]})
+    gpus = reader()
+    await reads(gpus)
+    assert "utilization_ratio" not in gpus.latest().gpus[uuid(0)]
+    driver.write({"cards": [card(0)], "calls": [{"symbol": "nvmlDeviceGetMigMode", "place": "0", "value": [0, 0]}]})
+    await until(lambda: gpus.latest().gpus[uuid(0)].get("utilization_ratio") == 0.5)
+
+
 async def test_passing_error_leaves_its_field_unknown_and_is_asked_again(driver, reader):
     script = {"cards": [card(0)]}
     driver.write(script | {"calls": [fail("nvmlDeviceGetPowerUsage", "0", 10)]})
