@@ -105,7 +105,7 @@ async def gateway_of(file: FileConfig, settings: XdsSettings, resolver: Resolver
         expose_routing=file.gateway.expose_routing,
         ext_proc_host=ext_proc_host,
         ext_proc_port=ext_proc_port,
-        cors_origins=file.gateway.cors_origins,
+        cors_origin=file.gateway.cors_origin,
     )
 
 

@@ -20,7 +20,7 @@ class Gateway:
     expose_routing: bool
     ext_proc_host: str
     ext_proc_port: int
-    cors_origins: tuple[str, ...] = ()
+    cors_origin: str | None = None
 
 
 def compose(
@@ -40,7 +40,7 @@ def compose(
         clusters=tuple(_cluster(cluster, view, ips, sample_ttl_ms) for cluster in topology.clusters),
         aliases=tuple(alias for alias, _ in topology.aliases),
         rule_headers=topology.rule_headers,
-        cors_origins=gateway.cors_origins,
+        cors_origin=gateway.cors_origin,
     )
 
 

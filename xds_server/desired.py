@@ -41,7 +41,7 @@ class Desired:
     """The gateway and everything behind it. Hosts of the listener are IPs; that of ext_proc may be a name.
 
     `aliases` are further names of models, `rule_headers` the lower-case names of the headers that rules compare,
-    `cors_origins` those whose pages may call the gateway, or `*`.
+    `cors_origin` the one whose pages may call the gateway, `*` for any.
     """
 
     listen_host: str
@@ -53,7 +53,7 @@ class Desired:
     clusters: tuple[DesiredCluster, ...]
     aliases: tuple[str, ...] = ()
     rule_headers: tuple[str, ...] = ()
-    cors_origins: tuple[str, ...] = ()
+    cors_origin: str | None = None
 
     @property
     def can_serve(self) -> bool:

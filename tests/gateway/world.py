@@ -86,7 +86,7 @@ def start_world(folder: Path, engines: Engines) -> World:
     models = [word for name in names for word in ("--model", name)]
     engines.start(address, "--record-requests", "--time-scale", "50", *models)
     config = {
-        "gateway": {"listen": "127.0.0.1:0", "expose_routing": True, "cors_origins": ["https://app.test"]},
+        "gateway": {"listen": "127.0.0.1:0", "expose_routing": True, "cors_origin": "https://app.test"},
         "redis": {"url": f"redis://127.0.0.1:{take_free_port()}/0"},
         "clusters": [{**one, "endpoints": [{"address": address}]} for one in clusters()],
         "routes": ROUTES,

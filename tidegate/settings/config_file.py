@@ -35,7 +35,7 @@ class Gateway:
     listen: str = GatewaySection.model_fields["listen"].default
     max_request_bytes: int = GatewaySection.model_fields["max_request_bytes"].default
     expose_routing: bool = GatewaySection.model_fields["expose_routing"].default
-    cors_origins: tuple[str, ...] = ()
+    cors_origin: str | None = GatewaySection.model_fields["cors_origin"].default
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +114,7 @@ def _gateway(section: GatewaySection) -> Gateway:
         listen=section.listen,
         max_request_bytes=section.max_request_bytes,
         expose_routing=section.expose_routing,
-        cors_origins=tuple(section.cors_origins),
+        cors_origin=section.cors_origin,
     )
 
 

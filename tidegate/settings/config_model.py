@@ -86,6 +86,13 @@ def _header_value(text: str) -> str:
     return text
 
 
+def _not_ours(name: str) -> str:
+    """Envoy has clusters of Tidegate's own beside the operator's."""
+    if name.startswith("tidegate_"):
+        raise ValueError(f"{name!r} begins with 'tidegate_', which Tidegate keeps for itself")
+    return name
+
+
 def _comparison(text: str) -> str:
     parse_token_range(text)
     return text
@@ -99,6 +106,7 @@ def _gpu(gpu: Any) -> int | str:
 
 
 Name = Annotated[str, AfterValidator(_matching(_NAME, "name: letters, digits, '.', '_' and '-', at most 128"))]
+ClusterName = Annotated[Name, AfterValidator(_not_ours)]
 Prefix = Annotated[str, AfterValidator(_matching(_PREFIX, "prefix: letters, digits, '.', '_', '-' and ':'"))]
 HeaderName = Annotated[str, AfterValidator(_matching(_HEADER, "header name"))]
 Origin = Annotated[str, AfterValidator(_matching(_ORIGIN, "origin; write https://host, https://host:port or '*'"))]
@@ -132,7 +140,7 @@ class GatewaySection(Section):
     listen: Listen = "127.0.0.1:10000"
     max_request_bytes: int = Field(default=32 << 20, gt=0, lt=1 << 32)
     expose_routing: bool = False
-    cors_origins: list[Origin] = []
+    cors_origin: Origin | None = None
 
 
 class EndpointSection(Section):

@@ -10,9 +10,9 @@ import msgspec
 from tidegate.domain.refusal import Dialect, HttpAnswer, HttpShape, Reason, Refusal, error_body, http_answer
 from tidegate.domain.wire import REASON_HEADER
 from xds_server.desired import Desired
+from xds_server.resources.cors import preflight_headers
 
 JSON_TYPE: Final = "application/json"
-METHODS: Final = "GET, HEAD, POST, OPTIONS"
 
 EMPTY_BODY: Final = Refusal(Reason.INVALID_JSON, "The request has no body; send a JSON object that names a model.")
 BODY_TOO_LARGE: Final = Refusal(Reason.BODY_TOO_LARGE, "The request body is larger than this gateway accepts.")
@@ -43,9 +43,9 @@ def wrong_method(dialect: Dialect = Dialect.OPENAI) -> HttpAnswer:
     return HttpAnswer(answer.status, (*answer.headers, ("allow", "POST, OPTIONS")), answer.body)
 
 
-def preflight() -> HttpAnswer:
-    """204: what may be asked of this gateway. Leave for other origins is the cors filter's to give."""
-    return HttpAnswer(204, (("allow", METHODS),), b"")
+def preflight(desired: Desired) -> HttpAnswer:
+    """204: what may be asked of this gateway, and what pages of another origin may send."""
+    return HttpAnswer(204, preflight_headers(desired.cors_origin), b"")
 
 
 def models(desired: Desired) -> HttpAnswer:

@@ -1,9 +1,10 @@
 """LDS: the gateway's listener and its filter chain.
 
-    HTTP connection manager → (cors →) ext_proc → buffer → fault → router
+    HTTP connection manager → (header_mutation →) ext_proc → buffer → fault → router
 
 ext_proc asks for the body alone; buffer behind it holds the headers back until the body is there, so that the
 router meets the route that ext_proc's answer chose. fault tells empty requests from bodies (see routes).
+header_mutation is there where pages of another origin may call (see cors).
 """
 
 from __future__ import annotations
@@ -15,7 +16,6 @@ from envoy.config.common.mutation_rules.v3 import mutation_rules_pb2
 from envoy.config.core.v3 import extension_pb2, grpc_service_pb2
 from envoy.config.listener.v3 import listener_components_pb2, listener_pb2
 from envoy.extensions.filters.http.buffer.v3 import buffer_pb2
-from envoy.extensions.filters.http.cors.v3 import cors_pb2
 from envoy.extensions.filters.http.ext_proc.v3 import ext_proc_pb2, processing_mode_pb2
 from envoy.extensions.filters.http.fault.v3 import fault_pb2
 from envoy.extensions.filters.http.router.v3 import router_pb2
@@ -35,15 +35,16 @@ from tidegate.domain.wire import (
 )
 from xds_server.desired import Desired
 from xds_server.resources.clusters import over_ads
+from xds_server.resources.cors import share_with
 from xds_server.resources.endpoints import socket_address
 from xds_server.resources.local_replies import local_replies
 from xds_server.resources.names import (
     BUFFER_FILTER,
-    CORS_FILTER,
     EXT_PROC_CLUSTER,
     EXT_PROC_FILTER,
     FAULT_FILTER,
     HCM_FILTER,
+    HEADER_MUTATION_FILTER,
     LISTENER_NAME,
     ROUTER_FILTER,
     ROUTES_NAME,
@@ -81,7 +82,7 @@ def _manager(desired: Desired) -> Any:
         stat_prefix="gateway",
         rds=hcm.Rds(config_source=over_ads(), route_config_name=ROUTES_NAME),
         http_filters=[
-            *([_filter(CORS_FILTER, cors_pb2.Cors())] if desired.cors_origins else []),
+            *([_filter(HEADER_MUTATION_FILTER, share_with(desired.cors_origin))] if desired.cors_origin else []),
             _filter(EXT_PROC_FILTER, ext_proc_filter(desired.rule_headers)),
             _filter(BUFFER_FILTER, _buffer(desired.max_request_bytes)),
             _filter(FAULT_FILTER, fault_pb2.HTTPFault()),

@@ -8,7 +8,7 @@ LISTENER_NAME: Final = "gateway"
 ROUTES_NAME: Final = "gateway"
 EXT_PROC_CLUSTER: Final = "tidegate_ext_proc"
 
-CORS_FILTER: Final = "envoy.filters.http.cors"
+HEADER_MUTATION_FILTER: Final = "envoy.filters.http.header_mutation"
 EXT_PROC_FILTER: Final = "envoy.filters.http.ext_proc"
 BUFFER_FILTER: Final = "envoy.filters.http.buffer"
 FAULT_FILTER: Final = "envoy.filters.http.fault"

@@ -24,15 +24,16 @@ from tidegate.domain.wire import (
 )
 from xds_server.desired import Desired, DesiredCluster
 from xds_server.resources import answers
-from xds_server.resources.cors import allow_origins
 from xds_server.resources.matches import MODEL_PATHS, MODELS_PATH, RESPONSES_PATH, method, model_paths, path, regex
 from xds_server.resources.names import EXT_PROC_FILTER, FAULT_FILTER, ROUTES_NAME
 from xds_server.resources.wrap import UInt32, packed, seconds
 
 # A long answer that is not streamed is silent until it is whole: tens of thousands of tokens take their time.
 SILENCE_SECONDS: Final = 3600.0
-# Nothing that an engine may have begun to generate: only what never reached one.
+# What Envoy adds beside x-forwarded-for, and no engine reads.
+EXTERNAL_ADDRESS: Final = "x-envoy-external-address"
 READ: Final = "GET|HEAD"
+# Nothing that an engine may have begun to generate: only what never reached one.
 RETRY_ON: Final = "connect-failure,refused-stream,reset-before-request"
 
 
@@ -53,10 +54,9 @@ def gateway_routes(desired: Desired) -> Any:
             _unrouted_post("unrouted-messages", path(MESSAGES_PATH), Dialect.ANTHROPIC),
             _unrouted_post("unrouted", {"prefix": "/"}, Dialect.OPENAI),
             *_routes_of_models(desired),
-            *_refused_methods(),
+            *_refused_methods(desired),
         ],
     )
-    allow_origins(host, desired.cors_origins)
     return route_pb2.RouteConfiguration(
         name=ROUTES_NAME,
         virtual_hosts=[host],
@@ -71,9 +71,9 @@ def _routes_of_models(desired: Desired) -> Iterator[Any]:
     yield _direct("no-such-model", method(READ, prefix="/v1/models/"), http_answer(answers.NO_SUCH_MODEL))
 
 
-def _refused_methods() -> Iterator[Any]:
+def _refused_methods(desired: Desired) -> Iterator[Any]:
     """What is no POST and nothing of the gateway's own."""
-    yield _direct("preflight", method("OPTIONS", prefix="/"), answers.preflight())
+    yield _direct("preflight", method("OPTIONS", prefix="/"), answers.preflight(desired))
     yield _direct("stored-responses", method("GET|HEAD|DELETE", **path(f"{RESPONSES_PATH}.*")), answers.not_kept())
     at_messages = components.RouteMatch(**path(MESSAGES_PATH))
     yield _direct("method-messages", at_messages, answers.wrong_method(Dialect.ANTHROPIC))
@@ -94,6 +94,7 @@ def _cluster_route(cluster: DesiredCluster, expose_routing: bool) -> Any:
             idle_timeout=seconds(SILENCE_SECONDS),
             retry_policy=_retry_policy(),
         ),
+        request_headers_to_remove=[EXTERNAL_ADDRESS],
         response_headers_to_remove=[CLUSTER_HEADER, ENDPOINT_HEADER, REASON_HEADER],
         response_headers_to_add=_headers(shown if expose_routing else ()),
     )
