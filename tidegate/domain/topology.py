@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from enum import StrEnum
+from ipaddress import ip_address
 
 from tidegate.domain.routing import RouteRule, Split
 
@@ -112,9 +114,25 @@ def split_address(address: str) -> tuple[str, int]:
         host = host[1:-1]
     elif ":" in host:
         raise ValueError(f"{address!r} has an IPv6 host without brackets")
-    if not host or any(ch.isspace() or ch in "/@|," for ch in host):
+    if not _is_host(host):
         raise ValueError(f"{address!r} has no valid host")
     return host, int(port)
+
+
+_LABEL = r"[A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?"
+_HOST_NAME = re.compile(rf"{_LABEL}(\.{_LABEL})*\.?", re.ASCII)
+_LOOKS_LIKE_IPV4 = re.compile(r"[0-9.]+", re.ASCII)
+
+
+def _is_host(host: str) -> bool:
+    """An IP address, or a host name of letters, digits, '-' and '_' (RFC 1123, with the underscore of containers)."""
+    if ":" in host or _LOOKS_LIKE_IPV4.fullmatch(host):
+        try:
+            ip_address(host)
+        except ValueError:
+            return False
+        return True
+    return len(host) <= 253 and _HOST_NAME.fullmatch(host) is not None
 
 
 def split_listen(listen: str) -> tuple[str, int]:

@@ -53,6 +53,12 @@ def port_number(value: int) -> None:
         raise ValueError(f"{value} is no port; ports go from 0 (any free one) to 65535")
 
 
+def key_prefix(value: str) -> None:
+    """A check that a text may begin a Redis key; braces are a Cluster's hash tag."""
+    if not re.fullmatch(r"[A-Za-z0-9._:{}-]{1,128}", value):
+        raise ValueError(f"{value!r} has characters other than letters, digits and '._:{{}}-'")
+
+
 def key_part(value: str) -> None:
     """A check that a text may stand in a Redis key."""
     if not re.fullmatch(r"[A-Za-z0-9._-]+", value):
@@ -71,7 +77,7 @@ class ServiceSettings:
     config: Path | None = setting(None, "configuration file (tidegate.yaml); JSON is accepted as well")
     redis_url: str | None = setting(None, "Redis URL; overrides redis.url of the file", check=parse_redis_url)
     redis_prefix: str | None = setting(
-        None, "prefix of every key, without the colon; overrides the file", check=key_part
+        None, "prefix of every key, without the colon; overrides the file", check=key_prefix
     )
     log_level: str = setting("info", "debug, info, warning or error", check=one_of(*LOG_LEVELS))
     log_format: str = setting(

@@ -302,11 +302,13 @@ class RedisStore:
         if self._closed:
             raise StoreUnavailable("the store is closed")
 
-    def _store_error(self, exc: Exception) -> StoreError:
+    def _store_error(self, exc: Exception) -> StoreError:  # noqa: PLR0911 - a line a case
         """The sentence for what redis-py raised. It names the address, never the password."""
         where, said = f"Redis at {self._url.where}", str(exc)
         if "without any password configured" in said:
             return StoreRefused(f"{where} has no password; take the password out of redis.url")
+        if said.startswith("NOAUTH") or "Authentication required" in said:
+            return StoreRefused(f"{where} needs a password; set redis.url to redis://:PASSWORD@{self._url.where}/0")
         if isinstance(exc, AuthenticationError | AuthorizationError) or said.startswith("WRONGPASS"):
             form = f"redis://:PASSWORD@{self._url.where}/0"
             return StoreRefused(f"{where} refuses the password; set redis.url to {form}")

@@ -259,5 +259,6 @@ def _write_whole(path: Path, text: str) -> None:
     part = path.with_name(f".{path.name}.{os.getpid()}")
     with contextlib.suppress(OSError):
         part.unlink()
+    part.touch(mode=0o600)  # the Redis URL may hold a password
     part.write_text(text)
     part.replace(path)
