@@ -29,7 +29,9 @@ MOST_INTERVAL_SECONDS: Final = 0.1
 DEADLINE_SECONDS: Final = 2.0
 STALE_INTERVALS: Final = 5
 BIRTH_SECONDS: Final = 10.0
-STOP_SECONDS: Final = 1.9
+STOP_SECONDS: Final = 1.7
+LAST_SECONDS: Final = 0.2
+LEFT_BEHIND: Final = -1
 POLL_SECONDS: Final = 0.02
 RESTART_SECONDS: Final = (5.0, 2.0, 60.0)  # first, factor, most
 WELL_SECONDS: Final = 60.0
@@ -55,6 +57,7 @@ class NvmlGpus:
         self._process: subprocess.Popen[bytes] | None = None
         self._owner: asyncio.Task[None] | None = None
         self._stopping = asyncio.Event()
+        self._spoke = False
 
     def start(self) -> None:
         """Start the process, and the task that owns it."""
@@ -75,12 +78,22 @@ class NvmlGpus:
             return
         if self._process is not None and self._process.stdin is not None:
             self._process.stdin.close()
+            if not self._spoke:
+                self._process.terminate()  # it has not called the driver yet
         done, _ = await asyncio.wait([self._owner], timeout=STOP_SECONDS)
+        if not done:
+            await self._leave_behind(self._owner)
+
+    async def _leave_behind(self, owner: asyncio.Task[None]) -> None:
+        """SIGTERM ends a process that still loads the library; a later one finishes its call first, some day."""
+        if self._process is not None:
+            self._process.terminate()
+        done, _ = await asyncio.wait([owner], timeout=LAST_SECONDS)
         if not done and self._process is not None:
             log.warning("the NVML process is left behind: its call does not return", pid=self._process.pid)
-            self._process.terminate()  # ends it while it loads the library; later it finishes its call first
-            self._owner.cancel()
-            await asyncio.wait([self._owner])
+            self._process.returncode = LEFT_BEHIND  # nobody here waits for it
+        owner.cancel()
+        await asyncio.wait([owner])
 
     async def _keep_one(self) -> None:
         delays = backoff_seconds(*RESTART_SECONDS)
@@ -101,6 +114,7 @@ class NvmlGpus:
         self._due = time.monotonic() + BIRTH_SECONDS
         try:
             process = self._process = _spawn(self._interval)
+            self._spoke = False
         except OSError as exc:
             log.warning("the NVML process does not start", error=str(exc))
             self._failed(NvmlState.ERROR, now_ms())
@@ -120,7 +134,7 @@ class NvmlGpus:
         message = decode(line)
         if message is None:
             return
-        now = time.monotonic()
+        self._spoke, now = True, time.monotonic()
         self._due, self._fresh_until = now + message.quiet_seconds, NEVER
         if message.nvml == NvmlState.OK:
             gpus = self._roster.complete(message.gpus)

@@ -66,6 +66,31 @@ async def test_stop_before_the_first_reading_ends_the_process(driver):
     assert not any(map(is_alive, driver.pids()))
 
 
+async def test_stop_ends_a_process_that_has_not_called_the_driver_yet(driver, monkeypatch):
+    monkeypatch.setattr(process, "WORKER", ("-c", "import time; time.sleep(60)"))
+    gpus = NvmlGpus(interval_seconds=0.1)
+    gpus.start()
+    await until(lambda: gpus._process)
+    await gpus.stop()
+    assert gpus._process.returncode == -signal.SIGTERM
+
+
+async def test_process_that_does_not_end_is_left_behind_and_not_killed(driver, monkeypatch):
+    deaf = (
+        'import signal, time; signal.signal(15, signal.SIG_IGN); print(\'{"nvml":"ok"}\', flush=True); time.sleep(60)'
+    )
+    monkeypatch.setattr(process, "WORKER", ("-c", deaf))
+    monkeypatch.setattr(process, "STOP_SECONDS", 0.1)
+    gpus = NvmlGpus(interval_seconds=0.1)
+    gpus.start()
+    await reads(gpus)
+    await gpus.stop()
+    pid = gpus._process.pid
+    assert is_alive(pid)
+    os.kill(pid, signal.SIGKILL)  # no card is there
+    os.waitpid(pid, 0)
+
+
 async def test_slow_interval_still_samples_ten_times_a_second(driver, reader):
     driver.write({"cards": [card(0)]})
     gpus = reader(interval_seconds=60)
