@@ -12,8 +12,7 @@ from tidegate.domain.tokens import (
     EngineCounters,
     Sent,
     TokenRatio,
-    estimate_tokens,
-    sent_by,
+    tokens_of,
 )
 
 SentBy = Mapping[str, Sent]
@@ -21,13 +20,29 @@ SentBy = Mapping[str, Sent]
 
 
 class ClusterTokens:
-    """One cluster's side of the ledger."""
+    """One cluster's side of the ledger: plain numbers, since every request adds to them."""
 
-    __slots__ = ("engines", "estimated", "learned", "sent")
+    __slots__ = ("_chars", "_exact", "_prompts", "_unclear", "engines", "estimated", "learned")
 
     def __init__(self) -> None:
-        self.sent, self.estimated = Sent(), 0
+        self.estimated = self._prompts = self._chars = self._exact = self._unclear = 0
         self.engines, self.learned = EngineCounters(), TokenRatio()
+
+    @property
+    def sent(self) -> Sent:
+        """What was sent so far."""
+        return Sent(self._prompts, self._chars, self._exact, self._unclear)
+
+    def add(self, info: RequestInfo) -> None:
+        """A request was sent. Engines count prompts of generations alone."""
+        chars, exact = info.prompt_chars + info.tool_bytes, info.prompt_tokens or 0
+        self.estimated += exact + tokens_of(chars, self.learned.ratio)
+        if info.generation:
+            self._prompts += info.num_prompts
+            self._chars += chars
+            self._exact += exact
+            if info.media or info.num_sequences != info.num_prompts:
+                self._unclear += info.num_prompts
 
 
 class TokenBook:
@@ -43,9 +58,7 @@ class TokenBook:
 
     def dispatched(self, cluster: str, info: RequestInfo) -> None:
         """A request went there."""
-        book = self.clusters[cluster]
-        book.sent += sent_by(info)
-        book.estimated += estimate_tokens(info, book.learned.ratio)
+        self.clusters[cluster].add(info)
 
     def look(self, samples: Mapping[str, Iterable[EndpointSample]], others: Iterable[SentBy]) -> None:
         """Compare with the engines' counters. `others` is what further instances of ext_proc sent."""
@@ -59,10 +72,8 @@ class TokenBook:
 
     def shared(self) -> dict[str, list[int]]:
         """What this instance sent, as its presence tells it: cluster → [prompts, chars, exact tokens, unclear]."""
-        return {
-            name: [book.sent.prompts, book.sent.chars, book.sent.exact_tokens, book.sent.unclear]
-            for name, book in self.clusters.items()
-        }
+        sent = {name: book.sent for name, book in self.clusters.items()}
+        return {name: [one.prompts, one.chars, one.exact_tokens, one.unclear] for name, one in sent.items()}
 
 
 def counters_of(sample: EndpointSample) -> tuple[str, Counted] | None:

@@ -74,21 +74,12 @@ class Counted:
 
 def estimate_tokens(info: RequestInfo, ratio: float) -> int:
     """Tokens of all prompts of a request: those given as ids, and its characters ÷ `ratio`, rounded up."""
-    exact = info.prompt_tokens or 0
-    return exact + -int(-(info.prompt_chars + info.tool_bytes) // ratio)
+    return (info.prompt_tokens or 0) + tokens_of(info.prompt_chars + info.tool_bytes, ratio)
 
 
-def sent_by(info: RequestInfo) -> Sent:
-    """What one request adds to Sent; nothing when no engine counts it as prompts of a generation."""
-    if not info.generation:
-        return Sent()
-    unclear = bool(info.media) or info.num_sequences != info.num_prompts
-    return Sent(
-        prompts=info.num_prompts,
-        chars=info.prompt_chars + info.tool_bytes,
-        exact_tokens=info.prompt_tokens or 0,
-        unclear=info.num_prompts if unclear else 0,
-    )
+def tokens_of(chars: int, ratio: float) -> int:
+    """Characters ÷ `ratio`, rounded up."""
+    return -int(-chars // ratio)
 
 
 class TokenRatio:
