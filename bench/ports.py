@@ -14,6 +14,13 @@ def free_port() -> int:
         return int(sock.getsockname()[1])
 
 
+def accepts(port: int) -> bool:
+    """Whether something listens on the loopback port."""
+    with socket.socket() as sock:
+        sock.settimeout(0.5)
+        return sock.connect_ex(("127.0.0.1", port)) == 0
+
+
 def answers(url: str) -> bool:
     """Whether a GET of `url` gives 200."""
     try:

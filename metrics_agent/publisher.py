@@ -12,10 +12,11 @@ from typing import Any, Final
 
 import structlog
 
-from metrics_agent.cadence import next_publish
+from metrics_agent.cadence import LOOK_EVERY, next_publish
 from metrics_agent.crew import Engines
 from metrics_agent.gpu import GpuReader, GpuReading, in_time_of, with_gpus
 from metrics_agent.instruments import Instruments
+from metrics_agent.scrape.watcher import EngineWatcher
 from metrics_agent.targets import Place, Target
 from tidegate.domain.errors import StoreError, StoreRefused
 from tidegate.domain.sample import EndpointSample, NodeSample, NodeTick
@@ -25,6 +26,7 @@ from tidegate.store.ports import Store
 BEAT_EVERY_SECONDS: Final = 1.0
 BEAT_TTL_MS: Final = 3_000
 REFUSED_WAIT_SECONDS: Final = 1.0
+ROUNDING_MS: Final = 2
 
 log = structlog.get_logger("metrics_agent.publisher")
 
@@ -62,8 +64,23 @@ class Publisher:
         """Publish on the node's slots until cancelled."""
         while True:
             now = self._monotonic()
-            await asyncio.sleep(next_publish(now, self._interval) - now)
+            slot = next_publish(now, self._interval)
+            await asyncio.sleep(slot.earliest - now)
+            await self._round(slot.began, slot.latest)
             await self.publish_once()
+
+    async def _round(self, began: float, latest: float) -> None:
+        """Wait until every engine that was read in the last slot is read in this one, but not past `latest`."""
+        began_ms = self._clock.local() - (self._monotonic() - began) * 1000 - ROUNDING_MS
+        while self._monotonic() < latest and not all(self._is_in(w, began_ms) for w in self._engines.watchers):
+            await asyncio.sleep(self._interval * LOOK_EVERY)
+
+    def _is_in(self, watcher: EngineWatcher, began_ms: float) -> bool:
+        """Whether nothing of `watcher` is to be expected in this slot any more."""
+        if watcher.latest is None:
+            return True
+        ahead_ms = watcher.latest.sampled_at_ms - began_ms
+        return ahead_ms >= 0 or ahead_ms < -self._interval * 1000
 
     async def publish_once(self) -> None:
         """One tick. A StoreError is counted, and said once."""

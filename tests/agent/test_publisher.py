@@ -204,6 +204,28 @@ async def test_slow_store_has_one_publish_under_way(store, publisher):
         task.cancel()
 
 
+async def test_tick_waits_for_the_engines_of_the_last_slot_alone(store, publisher, time):
+    seconds = asyncio.get_running_loop().time
+    prompt, late, lost = watcher("a:1"), watcher("b:1"), watcher("d:1")
+    one = publisher(prompt, late, lost, interval_seconds=0.1, monotonic=seconds)
+    began = seconds() - 0.02
+    time.at_ms += 1_000_000
+    began_ms = time.at_ms - 20
+    for engine, at_ms in ((prompt, began_ms + 5), (late, began_ms - 95), (lost, began_ms - 500)):
+        engine.latest = watcher(at_ms=at_ms).latest
+    round_ = asyncio.create_task(one._round(began, seconds() + 60))
+    await asyncio.sleep(0.03)
+    assert not round_.done()
+    late.latest = watcher(at_ms=began_ms + 1).latest
+    await asyncio.wait_for(round_, 5)
+
+
+async def test_tick_does_not_wait_past_its_time(publisher, time):
+    seconds = asyncio.get_running_loop().time
+    one = publisher(watcher(at_ms=time.at_ms - 50), interval_seconds=0.1, monotonic=seconds)
+    await asyncio.wait_for(one._round(seconds() - 0.001, seconds() + 0.02), 5)
+
+
 async def test_engine_that_left_is_told_until_the_store_knows(store, publisher, engines):
     one = publisher(watcher("b:1"))
     engines.gone.add(("c", "a:1"))

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import math
-
 import pytest
 from prometheus_client import CollectorRegistry
 
-from metrics_agent.cadence import next_publish, next_scrape
+from metrics_agent.cadence import next_scrape
 from metrics_agent.instruments import Instruments
 from metrics_agent.scrape.http import Page, ScrapeFailedError
 from metrics_agent.scrape.life import Failure
@@ -204,8 +202,6 @@ async def test_returning_engine_is_asked_for_its_health_first(watcher, engine, t
 def test_scrapes_keep_to_their_slots():
     assert next_scrape(10.0, 0.1, 0, lambda: 0.0) == pytest.approx(10.1)
     assert next_scrape(10.05, 0.1, 0, lambda: 0.5) == pytest.approx(10.105)
-    assert next_publish(10.01, 0.1) == pytest.approx(10.03)
-    assert next_publish(10.05, 0.1) == pytest.approx(10.13)
 
 
 @pytest.mark.parametrize(("expected", "failures"), [(0.1, 0), (0.2, 1), (0.4, 2), (0.8, 3), (1.0, 4), (1.0, 1000)])
@@ -215,4 +211,3 @@ def test_failures_double_the_wait_up_to_a_second(expected, failures):
 
 def test_long_interval_is_not_shortened_by_failures():
     assert next_scrape(10.0, 5.0, 3, lambda: 0.0) == pytest.approx(15.0)
-    assert math.isfinite(next_publish(0.0, 5.0))
