@@ -8,9 +8,12 @@ Raises Refusal and nothing else. `ext_proc.decide` calls `request.parse_request`
     encoding     gzip and zstd, under the size limit
     body         JSON → Body, one decode
     multipart    multipart/form-data → Body, without copying files
+    surrogates   the escapes that are no text
     scalars      numbers, flags and strings as lenient clients write them
     prompt       text, token ids, media and tools, counted and fingerprinted in one walk
     fingerprint  the chain of hashes
+    sources      where each endpoint keeps its prompt
+    sampling     sequences, and the limit of each
     images       size, steps, pictures and LoRA adapters
     info         Body → RequestInfo, by endpoint
     span         where the model's name stands

@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Raw
 
 from ext_proc.parse.scalars import NULL
+from ext_proc.parse.surrogates import with_paired_surrogates
 from tidegate.domain.refusal import Reason, Refusal
 
 LARGEST_STRUCTURE: Final = 200_000
@@ -25,11 +26,6 @@ MOST_ELEMENTS: Final = 10_000
 _RARE: Final = 10_000
 _BOM: Final = b"\xef\xbb\xbf"
 _STRING: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+"?', re.DOTALL)
-_LONE_SURROGATE: Final = re.compile(
-    rb"(?<!\\)((?:\\\\)*+)"
-    rb"(?:\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F][0-9a-fA-F]{2})"
-    rb"|(?<!\\u[dD][89abAB][0-9a-fA-F]{2})\\u[dD][c-fC-F][0-9a-fA-F]{2})"
-)
 _MOST_SURROGATES: Final = 30_000  # escapes of surrogates in a body that is worth a second look
 
 
@@ -208,11 +204,6 @@ def _read_again(body: bytes) -> Body:
         raise broken(exc, body) from exc
     except RecursionError as exc:
         raise Refusal(Reason.INVALID_JSON, "The body is nested too deeply.") from exc
-
-
-def with_paired_surrogates(body: bytes) -> bytes:
-    """`body` with U+FFFD for the escapes of unpaired surrogates, which Python clients write. Every offset stays."""
-    return _LONE_SURROGATE.sub(rb"\1\\ufffd", body)
 
 
 def _check_structure(body: bytes) -> None:

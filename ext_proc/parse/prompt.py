@@ -16,8 +16,8 @@ from tidegate.domain.routing import Media
 _DEEPEST: Final = 4
 """A message holds parts, a part (a tool's result) holds parts; nothing that an engine reads lies deeper."""
 
-MOST_PARTS: Final = 30_000
-"""Messages, parts and prompts that a request may have; a walk over them takes some 20 ms."""
+MOST_PARTS: Final = 60_000
+"""Messages, parts and prompts that a request may have; a walk over them takes some 40 ms."""
 
 _MEDIA_COST: Final = 8
 _TOOL_COST: Final = 8
@@ -135,7 +135,7 @@ class Prompt:
         elif kind is Item:
             self._item(value, depth)
         elif kind is list and depth < _DEEPEST:
-            self._spend(1 + len(value))
+            self._spend(len(value))
             for element in value:
                 kind = type(element)
                 if kind is Item:
@@ -154,12 +154,16 @@ class Prompt:
         kind = item.type
         if type(kind) is str and kind in _TEXT_TYPES:
             return
-        self.value(item.content, depth + 1)
-        self.value(item.output, depth + 1)
-        for raw in (item.arguments, item.input):
-            if not is_null(raw):
-                self._tool_json(raw)
-        self._media(item)
+        if item.content is not None:
+            self.value(item.content, depth + 1)
+        if item.output is not None:
+            self.value(item.output, depth + 1)
+        if not is_null(item.arguments):
+            self._tool_json(item.arguments)
+        if not is_null(item.input):
+            self._tool_json(item.input)
+        if type(kind) is not str or kind in _MEDIA_TYPES:
+            self._media(item)
 
     def _media(self, item: Item) -> None:
         media, data = _media_of(item)

@@ -10,6 +10,7 @@ from typing import Final
 
 import msgspec
 
+from ext_proc.parse.surrogates import with_paired_surrogates
 from tidegate.domain.refusal import Reason, Refusal
 from tidegate.domain.request import LARGEST_COUNT
 
@@ -75,7 +76,10 @@ def string(raw: msgspec.Raw) -> str | None:
     """The text of a JSON string; None when `raw` is anything else or empty. Raises msgspec.DecodeError."""
     if raw is NULL or memoryview(raw)[0] != _QUOTE:
         return None
-    return _decode_string(raw) or None
+    try:
+        return _decode_string(raw) or None
+    except msgspec.DecodeError:
+        return _decode_string(with_paired_surrogates(bytes(raw))) or None
 
 
 def is_null(raw: msgspec.Raw) -> bool:

@@ -7,10 +7,10 @@ from typing import Final
 import msgspec
 from msgspec import Raw
 
-from ext_proc.parse.body import with_paired_surrogates
 from ext_proc.parse.multipart import read_form
 from ext_proc.parse.request import is_form
 from ext_proc.parse.scalars import NULL, is_null
+from ext_proc.parse.surrogates import with_paired_surrogates
 
 _BOM: Final = b"\xef\xbb\xbf"
 

@@ -100,6 +100,12 @@ def test_surrogates_are_characters_paired_or_not(text: bytes, chars: int) -> Non
     assert read(b'{"model":"m","messages":[{"role":"user","content":"' + text + b'"}]}').prompt_chars == chars
 
 
+def test_unpaired_surrogates_are_read_in_any_string() -> None:
+    body = BEGIN + b',"user":"a\\ud83c","lora":"\\udf0a","cache_salt":"\\ud83c\\udf0a"}'
+    info = read(body)
+    assert (info.user, info.loras, info.affinity.cache_salt) == ("a\ufffd", ("\ufffd",), "🌊")
+
+
 def test_unpaired_surrogates_do_not_save_other_faults() -> None:
     assert refusal(b'{"model":"m","messages":[],"user":"\\ud83c",}') == (400, "invalid-json")
 
