@@ -8,8 +8,9 @@ a look after a gap longer than the window. Times are seconds of any clock that d
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from operator import add, sub
 from typing import Any, Final
 
 SPAN_SECONDS: Final = 60.0
@@ -42,8 +43,8 @@ class HistogramWindow:
         if self._last_at is not None and at_seconds - self._last_at <= SPAN_SECONDS:
             slot = self._slot(at_seconds)
             slot.seconds += at_seconds - self._last_at
-            for key, bounds in series.items():
-                self._add(slot, self._last.get(key, {}), bounds)
+            for bounds, rises in self._rises(series).items():
+                self._add(slot, bounds, rises)
             self._last.update(series)  # a series that a look lacks goes on from where it was
         else:
             self._last = dict(series)
@@ -94,14 +95,26 @@ class HistogramWindow:
         if not self._slots:
             self._sums.clear()
 
-    def _add(self, slot: _Slot, old: Bounds, new: Bounds) -> None:
-        if new == old and new.keys() <= self._sums.keys():
-            return
-        was_reset = any(count < old.get(bound, 0.0) for bound, count in new.items())
-        for bound, count in new.items():
-            increase = count if was_reset else count - old.get(bound, 0.0)
-            slot.increases[bound] = slot.increases.get(bound, 0.0) + increase
-            self._sums[bound] = self._sums.get(bound, 0.0) + increase
+    def _rises(self, series: Mapping[Any, Bounds]) -> dict[tuple[float, ...], list[float]]:
+        """What was counted since the last look, by the bounds that series have in common, and in their order."""
+        found: dict[tuple[float, ...], list[float]] = {}
+        for key, new in series.items():
+            bounds, rise = tuple(new), _rise(self._last.get(key, {}), new)
+            found[bounds] = list(map(add, found[bounds], rise)) if bounds in found else rise
+        return found
+
+    def _add(self, slot: _Slot, bounds: tuple[float, ...], rises: Iterable[float]) -> None:
+        for bound, rise in zip(bounds, rises, strict=True):
+            slot.increases[bound] = slot.increases.get(bound, 0.0) + rise
+            self._sums[bound] = self._sums.get(bound, 0.0) + rise
+
+
+def _rise(old: Bounds, new: Bounds) -> list[float]:
+    """Count by count, how much of `new` came after `old`: all of it when one went back."""
+    same = list(old) == list(new)
+    before = old.values() if same else [old.get(bound, 0.0) for bound in new]
+    rise = list(map(sub, new.values(), before))
+    return list(new.values()) if min(rise, default=0.0) < 0 else rise
 
 
 def _within(lower: float, upper: float, share: float) -> float | None:
