@@ -225,6 +225,18 @@ FAULTS = {
     "redis scheme": (SMALL + "redis: {url: 'http://:hush@a'}\n", "2: redis.url: the Redis URL has to begin with one of"),
     "redis prefix": (SMALL + "redis: {prefix: ''}\n", "2: redis.prefix: '' is no prefix"),
     "default model": (SMALL + "default_model: mm\n", "2: default_model: nothing has the model 'mm'; did you mean 'm'?"),
+    "alias of nothing": (SMALL + "aliases: {x: mm}\n", "2: aliases.x: nothing has the model 'mm'; did you mean 'm'?"),
+    "alias of a model": (SMALL + "aliases: {m: m}\n", "2: aliases.m: 'm' is a model already; an alias needs a name of its own"),
+    "alias of itself": (SMALL + "aliases: {x: x}\n", "2: aliases.x: 'x' leads back to itself; it has to end at a model"),
+    "aliases in a circle": (SMALL + "aliases:\n  x: y\n  y: x\n", "3: aliases.x: 'x' leads back to itself"),
+    "alias without a name": (SMALL + "aliases: {x: null}\n", "2: aliases.x: has no value"),
+    "alias with a control character": (SMALL + 'aliases: {"x\\ny": m}\n', "has a control character"),
+    "adapter that is a model": ("clusters:\n- {name: a, models: [m]}\n- {name: b, models: [], loras: [m]}\n", "'m' is a model of cluster 'a' already"),
+    "adapter of two clusters": (
+        "clusters:\n- {name: b, models: [], loras: [l]}\n- {name: c, models: [], loras: [l]}\n",
+        "3: clusters[1].loras[0]: 'l' is a model of cluster 'b' already",
+    ),
+    "origin": (SMALL + "gateway: {cors_origin: app.test}\n", "gateway.cors_origin: 'app.test' is no origin; write https://host"),
     "route to nowhere": (SMALL + "routes: [{match: {}, cluster: b}]\n", "2: routes[0].cluster: there is no cluster 'b'; known: a"),
     "route without cluster": (SMALL + "routes:\n- match: {}\n", "3: routes[0].cluster: is missing"),
     "route header twice": (in_match("header: {X-A: x, x-a: y}"), "4: routes[0].match.header.x-a: the header is given twice"),
@@ -406,3 +418,30 @@ def test_any_edit_of_the_example_is_a_configuration_or_has_faults(changes: list[
     for at, length, piece in changes:
         text = text[:at] + piece + text[at + length :]
     assert all(fault.startswith("tidegate.yaml:") for fault in faults(text))
+
+
+def test_aliases_end_at_a_model_an_adapter_or_what_rules_and_splits_name() -> None:
+    text = """
+    clusters: [{name: a, models: [m], loras: [l]}, {name: b, models: []}]
+    aliases: {x: y, y: z, z: l, p: ruled, q: split}
+    default_model: x
+    routes: [{match: {model: ruled, api: chat}, cluster: b, model: other}]
+    splits: {split: {a: 1000}}
+    """
+    topology = parse(text, "tidegate.yaml").topology
+    assert dict(topology.aliases) == {"x": "l", "y": "l", "z": "l", "p": "ruled", "q": "split"}
+    assert topology.names == ("m", "l", "x", "y", "z", "p", "q")
+    assert topology.routes[0].model == "other"
+    assert topology.clusters[0].loras == ("l",)
+
+
+def test_every_endpoint_of_the_gateway_can_stand_in_a_rule() -> None:
+    for api in Api:
+        text = f"clusters: [{{name: a, models: [m]}}]\nroutes: [{{match: {{api: {api}}}, cluster: a}}]\n"
+        assert parse(text, "tidegate.yaml").topology.routes[0].match.api is api
+
+
+def test_headers_of_rules_are_told_once_each_in_lower_case() -> None:
+    text = "clusters: [{name: a, models: [m]}]\nroutes:\n"
+    text += "  - {match: {header: {X-B: '1', x-a: '2'}}, cluster: a}\n  - {match: {header: {x-b: '3'}}, cluster: a}\n"
+    assert parse(text, "tidegate.yaml").topology.rule_headers == ("x-a", "x-b")

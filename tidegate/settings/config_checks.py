@@ -75,19 +75,18 @@ def _alias_faults(tree: Tree, clusters: list[tuple[Path, dict[str, Any]]]) -> It
     for path, name, target in _pairs(tree.value, "aliases"):
         if name in own:
             yield tree.fault(path, f"{name!r} is a model already; an alias needs a name of its own")
-        if isinstance(target, str) and target not in known:
+        elif isinstance(target, str) and target not in known:
             yield tree.fault(path, f"nothing has the model {target!r}{nearest(target, known)}")
-        if _leads_back(name, aliases):
+        elif name == _first_of_circle(name, aliases):
             yield tree.fault(path, f"{name!r} leads back to itself; it has to end at a model")
 
 
-def _leads_back(name: str, aliases: dict[str, str]) -> bool:
-    seen: set[str] = set()
-    step: str | None = name
-    while step is not None and step not in seen:
-        seen.add(step)
-        step = aliases.get(step)
-    return step == name
+def _first_of_circle(name: str, aliases: dict[str, str]) -> str | None:
+    """The alias of `name`'s circle that stands first in the file; None when it leads to an end or to another circle."""
+    circle = [name]
+    while (step := aliases.get(circle[-1])) is not None and step not in circle:
+        circle.append(step)
+    return next(one for one in aliases if one in circle) if step == name else None
 
 
 def _own_names(clusters: list[tuple[Path, dict[str, Any]]]) -> list[str]:
