@@ -23,6 +23,7 @@ Buffer = bytes | memoryview
 
 _KI: Final = 1 << 10
 _ENDS: Final = (_KI, *range(2 * _KI, 8 * _KI, 2 * _KI), *range(8 * _KI, 64 * _KI, 4 * _KI))
+_SHORT: Final = 256
 _LAST_END: Final = 64 * _KI
 _LAST_STEP: Final = 16 * _KI
 """Blocks of a text, in code points: of 1 or 2 Ki up to 8 Ki, of 4 Ki up to 64 Ki, then of 16 Ki."""
@@ -49,7 +50,7 @@ class Chain:
 
     def __init__(self, *seed: str | None) -> None:
         text = "\0".join(part or "" for part in seed)
-        self._hash = xxh3_64_intdigest(text.encode("utf-8", "surrogatepass"))
+        self._hash = xxh3_64_intdigest(text.encode())
         self.marks: list[int] = []
 
     def begin(self, role: object) -> None:
@@ -110,8 +111,8 @@ def _role(role: object) -> int:
 
 
 def _bytes(text: str) -> bytes:
-    """UTF-16 is a copy of what Python holds for a text beyond Latin-1, and so costs a tenth of UTF-8."""
-    return text.encode() if text.isascii() else text.encode("utf-16-le", "surrogatepass")
+    """UTF-16 copies what Python holds of a text beyond Latin-1; for a long one that costs a tenth of UTF-8."""
+    return text.encode() if len(text) <= _SHORT or text.isascii() else text.encode("utf-16")
 
 
 def _block_ends(length: int) -> Sequence[int]:

@@ -11,13 +11,14 @@ from ext_proc.parse.body import Item, Message, decode_or
 from ext_proc.parse.fingerprint import Chain, without_attribution
 from ext_proc.parse.scalars import NULL, is_null, string
 from tidegate.domain.refusal import Reason, Refusal
+from tidegate.domain.request import LARGEST_COUNT
 from tidegate.domain.routing import Media
 
 _DEEPEST: Final = 4
 """A message holds parts, a part (a tool's result) holds parts; nothing that an engine reads lies deeper."""
 
-MOST_PARTS: Final = 60_000
-"""Messages, parts and prompts that a request may have; a walk over them takes some 40 ms."""
+MOST_PARTS: Final = 40_000
+"""Messages, parts and prompts that a request may have; a walk over them takes some 30 ms."""
 
 _MEDIA_COST: Final = 8
 _TOOL_COST: Final = 8
@@ -149,9 +150,11 @@ class Prompt:
             self.chain.text(text)
 
     def _item(self, item: Item, depth: int) -> None:
+        kind = item.type
         if type(item.text) is str:
             self._text(item.text)
-        kind = item.type
+            if kind is None:
+                return
         if type(kind) is str and kind in _TEXT_TYPES:
             return
         if item.content is not None:
@@ -190,31 +193,26 @@ class Prompt:
 
     # lists of prompts
 
-    def ids(self, ids: list[Any]) -> None:
+    def ids(self, ids: array[int]) -> None:
         """Token ids of one prompt."""
         self.token_ids = (self.token_ids or 0) + len(ids)
-        if self.chain is None:
-            return
-        try:
-            self.chain.data(array("q", ids).tobytes())
-        except (TypeError, OverflowError):  # not ids at all: the engine refuses them
-            self.chain.whole(b"%d" % len(ids))
+        if self.chain is not None:
+            self.chain.data(ids.tobytes())
 
     def prompts(self, value: Any) -> int:
         """A prompt or a list of prompts, each of text, token ids or an object; how many there are, at least 1.
 
         Only the first is fingerprinted.
         """
-        if type(value) is not list:
+        ids = _ids(value)
+        if ids is None and type(value) is list:
+            return max(1, self._each(value))
+        if ids is None:
             self.value(value)
-            self._end()
-            return 1
-        kinds = set(map(type, value))
-        if kinds <= {int} and value:
-            self.ids(value)
-            self._end()
-            return 1
-        return max(1, self._each(value))
+        else:
+            self.ids(ids)
+        self._end()
+        return 1
 
     def _each(self, prompts: list[Any]) -> int:
         self._spend(len(prompts))
@@ -235,10 +233,11 @@ class Prompt:
         return found
 
     def _nested(self, prompt: list[Any]) -> None:
-        if set(map(type, prompt)) <= {int}:
-            self.ids(prompt)
-        else:
+        ids = _ids(prompt)
+        if ids is None:
             self.value(prompt)
+        else:
+            self.ids(ids)
 
     # limits and marks
 
@@ -257,6 +256,19 @@ class Prompt:
             self.chain.end()
 
 
+def _ids(value: Any) -> array[int] | None:
+    """A list of nothing but whole numbers; one beyond 64 bits is no token, and reads as 0."""
+    if type(value) is not list or not value or type(value[0]) is not int:
+        return None
+    try:
+        return array("q", value)
+    except TypeError:
+        return None
+    except OverflowError:
+        small = [number if abs(number) <= LARGEST_COUNT else 0 for number in value if type(number) is int]
+        return array("q", small) if len(small) == len(value) else None
+
+
 def _system_messages(turns: list[Any]) -> int:
     """How many messages at the head of a conversation are the system's."""
     for at, turn in enumerate(turns):
@@ -271,12 +283,18 @@ def _media_of(item: Item) -> tuple[Media | None, Raw]:
     if type(item.type) is str:
         media, field = _MEDIA_TYPES.get(item.type, (None, ""))
         return media, getattr(item, field, NULL)
-    for media, fields in _MEDIA_FIELDS.items():
+    for media, fields in _MEDIA_FIELDS.items() if _holds_media(item) else ():
         for field in fields:
             data: Raw = getattr(item, field)
             if data is not NULL:
                 return media, data
     return None, NULL
+
+
+def _holds_media(item: Item) -> bool:
+    picture = not (item.image_url is item.image is item.image_embeds is item.image_pil is NULL)
+    sound = not (item.input_audio is item.audio_url is item.audio_embeds is item.audio is NULL)
+    return picture or sound or not (item.video_url is item.video is item.video_embeds is NULL)
 
 
 def _without_cache_control(data: bytes) -> bytes:
