@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from typing import Any
 
 import httpx
@@ -86,3 +87,15 @@ async def test_a_body_of_many_buffers_passes_whole(gateway: Gateway, engines: An
     await gateway.serve(cluster("chat", endpoint(engine, 1)))
     answer = await gateway.post({"model": "chat", "text": "x" * 5_000_000})
     assert (answer.status_code, answer.json()["bytes"]) == (200, 5_000_026)
+
+
+async def test_three_thousand_models_are_listed_and_found(gateway: Gateway, engines: Any) -> None:
+    [engine] = await engines(1)
+    names = tuple(f"org-{number % 7}/model-{number}-instruct" for number in range(3000))
+    await gateway.serve(replace(cluster("chat", endpoint(engine, 1)), models=names))
+    assert [one["id"] for one in (await gateway.send("GET", "/v1/models")).json()["data"]] == list(names)
+    for name in (names[0], names[-1]):
+        for path in (name, name.replace("/", "%2F")):
+            assert (await gateway.send("GET", f"/v1/models/{path}")).json()["id"] == name
+    missing = await gateway.send("GET", "/v1/models/org-1/model-3000-instruct")
+    assert said(missing) == (404, "model-not-found", "model_not_found")

@@ -16,6 +16,7 @@ from tests.xds.worlds import CHAT, DESIRED, IMAGES, endpoint, with_endpoints
 from xds_server.consistency import check
 from xds_server.desired import Desired
 from xds_server.resources import build
+from xds_server.resources.names import EXT_PROC_FILTER
 from xds_server.snapshot import snapshot_of
 from xds_server.type_urls import CLUSTER, ENDPOINT, LISTENER, ROUTE
 
@@ -107,6 +108,36 @@ def test_ext_proc_is_found_by_address_or_by_name(host: str, kind: str) -> None:
 def test_a_cluster_with_the_name_of_ext_proc_s_is_refused() -> None:
     with pytest.raises(ValueError, match="tidegate_ext_proc"):
         build(replace(DESIRED, clusters=(replace(CHAT, name="tidegate_ext_proc"),)))
+
+
+def test_weights_leave_the_route_table_as_it_is() -> None:
+    tables = [build(with_endpoints(endpoint(1, weight)))[ROUTE]["gateway"] for weight in (100, 101)]
+    assert tables[0] is tables[1]
+    drained = build(with_endpoints(endpoint(1, 0)))[ROUTE]["gateway"]
+    assert drained.virtual_hosts[0].routes[0].direct_response.status == 503
+
+
+def test_aliases_are_listed_behind_the_models_and_each_name_once() -> None:
+    twice = replace(IMAGES, models=("sdxl", "phi-3"))
+    body = routes_of(replace(DESIRED, clusters=(CHAT, twice), aliases=("gpt",)))["models"].direct_response.body
+    assert [one["id"] for one in json.loads(body.inline_bytes)["data"]] == ["phi-3", "org/phi-3-mini", "sdxl", "gpt"]
+
+
+def test_ext_proc_is_asked_for_the_headers_of_rules_once_each() -> None:
+    processor = ext_proc_pb2.ExternalProcessor()
+    manager = manager_of(replace(DESIRED, rule_headers=("content-type", "x-tier")))
+    assert manager.http_filters[0].typed_config.Unpack(processor)
+    assert list(processor.request_attributes) == [
+        "request.path",
+        "request.headers['content-encoding']",
+        "request.headers['content-type']",
+        "request.headers['x-tier']",
+    ]
+
+
+def test_ext_proc_is_asked_for_posts_alone() -> None:
+    asked = [name for name, route in routes_of(DESIRED).items() if EXT_PROC_FILTER not in route.typed_per_filter_config]
+    assert asked == ["chat", "images", "unrouted-messages", "unrouted"]
 
 
 def test_the_filter_chain_is_ext_proc_buffer_fault_router() -> None:

@@ -87,6 +87,19 @@ def test_a_fresh_sample_says_whether_an_endpoint_takes_traffic(taken: bool, stat
     assert composed(read(StoreView(), samples=[sample(status)])).endpoints[0].takes_traffic is taken
 
 
+def test_names_that_engines_list_follow_the_file_s_and_stay_while_an_engine_is_silent() -> None:
+    cluster = replace(CHAT, loras=("sql",))
+    here, there = sample(Status.READY), sample(Status.READY, "10.0.0.2:8000")
+    registered = [("chat", one.address, NOW) for one in (here, there)]
+    listing = [replace(here, models=("phi-3", "z", "b")), replace(there, models=("a", "sql"))]
+    view = read(StoreView(), registered=registered, samples=listing)
+    assert composed(view, cluster=cluster).models == ("phi-3", "sql", "a", "b", "z")
+    view = read(view, registered=registered, samples=[here, replace(there, models=("c",))])
+    assert composed(view, cluster=cluster).models == ("phi-3", "sql", "b", "c", "z")
+    gone = read(view, registered=[], samples=[], now_ms=NOW + REGISTRATION_GRACE_MS + 1)
+    assert composed(gone, cluster=cluster).models == ("phi-3", "sql")
+
+
 def test_a_stale_sample_says_nothing() -> None:
     old = sample(Status.UNREACHABLE, sampled_at_ms=NOW - 3001)
     assert composed(read(StoreView(), samples=[old])).endpoints[0].takes_traffic

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from functools import lru_cache
 from typing import Any, Final
 
 from envoy.config.core.v3 import base_pb2
@@ -42,12 +44,19 @@ def gateway_routes(desired: Desired) -> Any:
 
     Every POST ends at the unrouted ones, so that however many models there are, it meets no route of a model.
     """
+    without_endpoints = tuple(replace(cluster, endpoints=()) for cluster in desired.clusters)
+    return _table(replace(desired, clusters=without_endpoints), answers.health(desired))
+
+
+@lru_cache(maxsize=2)
+def _table(desired: Desired, health: HttpAnswer) -> Any:
+    """Kept, since weights change several times a second and thousands of models take a third of one to write."""
     models = answers.models(desired)
     host = components.VirtualHost(
         name="gateway",
         domains=["*"],
         routes=[
-            _direct("health", method(READ, path="/health"), answers.health(desired)),
+            _direct("health", method(READ, path="/health"), health),
             _direct("models", method(READ, **path(MODELS_PATH)), models),
             *(_cluster_route(cluster, desired.expose_routing) for cluster in desired.clusters),
             _direct("cancel", method("POST", **path(f"{RESPONSES_PATH}/+cancel/*")), answers.not_kept()),
