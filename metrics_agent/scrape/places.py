@@ -16,6 +16,7 @@ from metrics_agent.vendor import Vendor
 from metrics_agent.vendors import BY_NAME, TRTLLM_SERVE, VENDORS
 from tidegate.domain.topology import split_address
 
+HISTOGRAMS_EVERY_SECONDS: Final = 0.95
 LOOK_EVERY_SECONDS: Final = 1.0
 NO_PAGES_FROM: Final = 500
 
@@ -38,6 +39,7 @@ class EnginePage:
         self._pinned = BY_NAME[target.engine] if target.engine else None
         self._place = places(target, None)[0]
         self._looked_at: float | None = None
+        self._whole_at: float | None = None
 
     async def read(self, now: float, now_unix_seconds: float, health_path: str | None) -> Reading:
         """What the page says. `now` is monotonic seconds; `health_path` tells apart who has metrics elsewhere.
@@ -51,7 +53,15 @@ class EnginePage:
         return reading if reading.vendor else self._iterations(page)
 
     def _understand(self, page: Page, now_unix_seconds: float) -> Reading:
-        return read_page(page.body, now_unix_seconds, self._pinned) if page.status == 200 else Reading()
+        """What the page says; its histograms once a second, since they tell of the last minute."""
+        if page.status != 200:
+            return Reading()
+        if self._whole_at is not None and 0 <= now_unix_seconds - self._whole_at < HISTOGRAMS_EVERY_SECONDS:
+            reading = read_page(page.body, now_unix_seconds, self._pinned, histograms=False)
+            if reading.vendor is not None:
+                return reading
+        self._whole_at = now_unix_seconds
+        return read_page(page.body, now_unix_seconds, self._pinned)
 
     def _iterations(self, page: Page) -> Reading:
         possible = page.status == 200 and self._pinned in {None, TRTLLM_SERVE}
