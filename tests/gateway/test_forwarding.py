@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from backports import zstd
 
+from tests.conftest import wait_until
 from tests.gateway.wire import Answer, send_h2
 from tests.gateway.world import ADAPTER, DEFAULT, LIMIT_BYTES, LONG, ODD, World
 
@@ -237,3 +238,18 @@ def test_a_name_with_control_characters_is_refused_and_shown_to_nobody(world: Wo
     assert (answer.status, answer.reason) == (400, "invalid-request")
     assert model not in answer.body.decode()
     assert "x-tidegate-cluster" not in answer.headers
+
+
+def test_engines_counters_come_back_beside_our_estimate(world: World) -> None:
+    """The simulated engines' tokens have 4 bytes, as the first guess: what was sent is what they count."""
+    names = ("tidegate_ext_proc_estimated_prompt_tokens_total", "tidegate_ext_proc_counted_prompt_tokens_total")
+    before = [world.metric(name, cluster="odd") for name in names]
+    for _ in range(20):
+        assert world.post(chat(4000, ODD, max_tokens=1)).status == 200
+
+    def counted() -> bool:
+        return world.metric(names[1], cluster="odd") - before[1] >= 20_000
+
+    wait_until(counted, what="the engine's counters reach ext_proc")
+    assert world.metric(names[0], cluster="odd") - before[0] == 20_000
+    assert 1 <= world.metric("tidegate_ext_proc_characters_per_token", cluster="odd") <= 8

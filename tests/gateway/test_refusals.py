@@ -6,6 +6,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 import anthropic
@@ -13,7 +14,16 @@ import openai
 import pytest
 
 from tests.gateway.world import DEFAULT, LIMIT_BYTES, ODD, World
-from tidegate.domain.refusal import SHAPES, Dialect, HttpAnswer, Reason, Refusal, dialect_of, http_answer
+from tidegate.domain.refusal import (
+    ANTHROPIC_TYPES,
+    SHAPES,
+    Dialect,
+    HttpAnswer,
+    Reason,
+    Refusal,
+    dialect_of,
+    http_answer,
+)
 
 pytestmark = [pytest.mark.envoy, pytest.mark.redis]
 HELLO: list[Any] = [{"role": "user", "content": "hello"}]
@@ -223,3 +233,14 @@ def test_every_reason_is_read_by_the_anthropic_client(reason: Reason) -> None:
             client.messages.create(model="m", max_tokens=1, messages=HELLO)
     assert refused.value.status_code == SHAPES[reason].status
     assert refused.value.body["error"]["message"] == "Not this time."
+
+
+PAGE = (Path(__file__).parents[2] / "docs" / "requests.md").read_text()
+
+
+@pytest.mark.parametrize("reason", list(Reason))
+def test_each_reason_is_documented_as_it_is_answered(reason: Reason) -> None:
+    shape = SHAPES[reason]
+    [row] = [line for line in PAGE.splitlines() if line.startswith("| ") and f"`{reason}`" in line.split(" | ")[0]]
+    for word in (str(shape.status), f"`{shape.code}`", f"`{ANTHROPIC_TYPES[shape.status]}`"):
+        assert word in row
