@@ -25,7 +25,8 @@ MOST_ELEMENTS: Final = 10_000
 
 _RARE: Final = 10_000
 _BOM: Final = b"\xef\xbb\xbf"
-_STRING: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+"?', re.DOTALL)
+_QUOTED: Final = re.compile(rb'"[^"]*+"?')
+_NO_STRUCTURE: Final = bytes(set(range(256)) - set(b'"{['))
 _MOST_SURROGATES: Final = 30_000  # escapes of surrogates in a body that is worth a second look
 
 
@@ -209,7 +210,7 @@ def _read_again(body: bytes) -> Body:
 def _check_structure(body: bytes) -> None:
     if len(body) <= 3 * LARGEST_STRUCTURE or (_few(body, b"{") and _few(body, b"[")):
         return
-    if _brackets(body) > LARGEST_STRUCTURE and _brackets(_STRING.sub(b"", body)) > LARGEST_STRUCTURE:
+    if _brackets(body) > LARGEST_STRUCTURE and _brackets(_unquoted(body)) > LARGEST_STRUCTURE:
         message = f"The body has more than {LARGEST_STRUCTURE} lists and objects."
         raise Refusal(Reason.INVALID_REQUEST, message)
 
@@ -222,6 +223,16 @@ def _few(body: bytes, bracket: bytes) -> bool:
             return True
         at = body.find(bracket, at + 1)
     return False
+
+
+def _unquoted(body: bytes) -> bytes:
+    """The brackets of `body` that stand in no string.
+
+    Where two quotes meet, a string without brackets ends or two strings do: without the pair, what stands inside a
+    string and what does not stay as they are.
+    """
+    bare = body.replace(b"\\\\", b"").replace(b'\\"', b"").translate(None, _NO_STRUCTURE)
+    return _QUOTED.sub(b"", bare.replace(b'""', b""))
 
 
 def _brackets(text: bytes) -> int:

@@ -13,6 +13,7 @@ from ext_proc.parse.scalars import NULL, count, is_null, string
 from tidegate.domain.request import LARGEST_COUNT, ImageDemand
 
 _SIZE: Final = re.compile(r"\s*([0-9]{1,6})\s*[xX×*]\s*([0-9]{1,6})\s*")
+_LONGEST_SIZE: Final = 64
 _PROMPT_LORA: Final = re.compile(r"<lora:([^:<>]{1,256})(?::[^<>]{0,64})?>")
 _MOST_LORAS: Final = 64
 
@@ -84,7 +85,8 @@ def _images(body: Body, extra: Extra | None, prompts: int) -> int:
 
 
 def _size(raw: Raw) -> tuple[int | None, int | None]:
-    found = _SIZE.fullmatch(string(raw) or "")
+    text = string(raw) or ""
+    found = _SIZE.fullmatch(text) if len(text) <= _LONGEST_SIZE else None
     return (int(found[1]), int(found[2])) if found else (None, None)
 
 

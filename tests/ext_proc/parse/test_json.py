@@ -164,6 +164,16 @@ def test_brackets_in_a_text_are_no_structure() -> None:
     ).prompt_chars == len(text)
 
 
+@pytest.mark.parametrize(
+    "strings",
+    [('"{[",' * 3)[:-1], '"\\\\","[{\\"[","\\\\\\"["', '"","[",""', '"a[\\\\"'],
+)
+def test_brackets_are_told_apart_by_quotes_and_escapes(strings: str) -> None:
+    many = ",".join([f"[{strings}]"] * (LARGEST_STRUCTURE // 2))
+    assert read(BEGIN + f',"metadata":[{many}]}}'.encode()).model == "m"
+    assert refusal(BEGIN + f',"metadata":[{many},{many},[],[]]}}'.encode()) == (400, "invalid-request")
+
+
 def test_more_parts_than_an_engine_takes_are_refused() -> None:
     assert chat(messages=[{"role": "user", "content": "x"}] * MOST_PARTS).prompt_chars == MOST_PARTS
     assert refusal({"model": "m", "messages": [{}] * (MOST_PARTS + 1)}) == (400, "invalid-request")
