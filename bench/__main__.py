@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,7 +13,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from bench import ext_proc_cpu, report
+from bench import agent_fleet, agent_latency, ext_proc_cpu, report
 from bench.body import chat_body
 from bench.driver import measure
 from bench.load import Generator, generator
@@ -25,7 +25,12 @@ from tidegate.domain.errors import TidegateError
 
 # Not a way from client to engine, so no scenario: two servers side by side, `ext_proc_cpu.measure`.
 EXT_PROC_CPU = "ext-proc-cpu"
-NAMES = (*(scenario.name for scenario in SCENARIOS), EXT_PROC_CPU)
+# Benches that send no requests at all: what runs meanwhile, and rows of figures with their targets.
+APART: dict[str, tuple[str, Callable[[float], list[dict[str, Any]]]]] = {
+    "agent-latency": ("an agent that reads eight engines", lambda seconds: agent_latency.measure(4 * seconds)),
+    "agent-fleet": ("1,000 endpoints published ten times a second", lambda seconds: agent_fleet.measure(2 * seconds)),
+}
+NAMES = (*(scenario.name for scenario in SCENARIOS), EXT_PROC_CPU, *APART)
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 console = Console(width=None if sys.stdout.isatty() else 120)
@@ -65,15 +70,17 @@ def bench(
     try:
         rows = measure_all([s for s in SCENARIOS if s.name in names], load, numbers, seconds, body_bytes)
         beside = ext_proc_rows(seconds) if EXT_PROC_CPU in names else []
+        figures = [row for name in APART if name in names for row in apart_rows(name, seconds)]
     except (RuntimeError, TidegateError) as exc:
         console.print(str(exc), style="red", markup=False)
         raise typer.Exit(1) from exc
     views = report.tables(rows, load.remark) if rows else []
     views += [report.ext_proc_table(beside, ext_proc_cpu.TARGET_RATIO)] if beside else []
+    views += [report.figures_table(figures)] if figures else []
     for view in views:
         console.print(view)
     facts = {"measured_at": int(began), "load": load.name, "seconds": seconds}
-    report.write(out, rows, {**facts, "ext_proc_cpu": beside})
+    report.write(out, rows, {**facts, "ext_proc_cpu": beside, "figures": figures})
     console.print(f"written to {out}")
     if any(row.errors for row in rows):
         console.print("[red]Some requests failed: these rows measure something else.[/]")
@@ -84,6 +91,13 @@ def ext_proc_rows(seconds: float) -> list[dict[str, Any]]:
     """ext_proc beside a bare gRPC server, with as many requests as take some `seconds` each."""
     with console.status("ext_proc beside a bare grpc.aio server that answers fixed bytes"):
         return ext_proc_cpu.measure(requests=round(400 * seconds), rounds=5)
+
+
+def apart_rows(name: str, seconds: float) -> list[dict[str, Any]]:
+    """The figures of one bench that stands apart."""
+    about, measured = APART[name]
+    with console.status(about):
+        return measured(seconds)
 
 
 def measure_all(

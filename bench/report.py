@@ -65,6 +65,24 @@ def ext_proc_table(rows: Sequence[Mapping[str, Any]], target: float) -> Table:
     return view
 
 
+def figures_table(rows: Sequence[Mapping[str, Any]]) -> Table:
+    """Rows of {name, value, unit, target}: single figures, and what each may be at most."""
+    view = Table(title="figures with their targets", box=SIMPLE_HEAD)
+    view.add_column("figure", no_wrap=True)
+    for column in ("measured", "target"):
+        view.add_column(column, justify="right", no_wrap=True)
+    for row in rows:
+        number = f"{row['value']:,.0f}" if row["value"] >= 100 else f"{row['value']:.3g}"
+        value, target = f"{number} {row['unit']}", row["target"]
+        colour = "red" if target is not None and row["value"] > target else "green"
+        view.add_row(row["name"], value if target is None else f"[{colour}]{value}[/]", _at_most(target))
+    return view
+
+
+def _at_most(target: float | None) -> str:
+    return "" if target is None else f"≤ {target:g}"
+
+
 def _view(title: str, columns: Sequence[str]) -> Table:
     view = Table(title=title, box=SIMPLE_HEAD)
     view.add_column("scenario", no_wrap=True)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
+import random
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +14,7 @@ import pytest
 import typer
 from rich.console import Console
 
-from bench import processes, report
+from bench import agent_fleet, engine_page, processes, report
 from bench.__main__ import NAMES, chosen, counts
 from bench.body import MODEL, PATH, chat_body
 from bench.load import Load
@@ -23,6 +25,8 @@ from bench.rows import Row
 from bench.scenario import Target
 from bench.scenarios.plain_envoy import PlainEnvoy
 from bench.upstream import upstream
+from metrics_agent.scrape.reading import read_page
+from tidegate.store.schema import decode_tick, encode_tick
 
 
 @pytest.mark.parametrize("size", [200, 2048, 1 << 20])
@@ -121,3 +125,34 @@ def test_command_line_refuses_an_unknown_scenario() -> None:
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 2
     assert "no scenario is called nonsense" in done.stderr
+
+
+async def test_engines_of_the_bench_send_a_page_of_the_size_that_moves_and_shows_its_queue() -> None:
+    families = engine_page.Families()
+    pages = [families.page()]
+    families.work()
+    pages.append(families.page())
+    engine = engine_page._Engine(pages)
+    engine.waiting = 7
+    readings = [read_page(engine.answer().partition(b"\r\n\r\n")[2], 0.0) for _ in pages]
+    assert len(pages[0]) >= engine_page.PAGE_BYTES
+    assert [one.waiting for one in readings] == [7, 7]
+    assert readings[0].generated != readings[1].generated
+    assert readings[0].latency != readings[1].latency
+
+
+def test_fleet_publishes_what_agents_do() -> None:
+    tick = agent_fleet._tick(3, random.Random(1))
+    assert tick == decode_tick(encode_tick(tick))
+    assert len(tick.endpoints) * agent_fleet.NODES == 1000
+    first, *_, last = agent_fleet._pipelines()[0][0].split(b"\r\n*")
+    assert (b"MULTI" in first, b"EXEC" in last) == (True, True)
+
+
+def test_figure_above_its_target_shows_red() -> None:
+    rows = [{"name": n, "value": v, "unit": "ms", "target": 80.0} for n, v in (("good", 79.0), ("bad", 81.0))]
+    console = Console(width=100, record=True, file=io.StringIO(), force_terminal=True, color_system="standard")
+    console.print(report.figures_table(rows))
+    lines = console.export_text(styles=True).splitlines()
+    assert "\x1b[32m79 ms" in next(line for line in lines if "good" in line)
+    assert "\x1b[31m81 ms" in next(line for line in lines if "bad" in line)

@@ -17,11 +17,13 @@ def publish(keys: schema.Keys, tick: NodeTick, ttl_ms: int) -> list[Command]:
     commands = replace(keys.node(node.node), schema.encode_node(node), ttl_ms)
     commands.append(("ZADD", keys.nodes, node.sampled_at_ms, node.node))
     commands.append(("ZREMRANGEBYSCORE", keys.nodes, "-inf", node.sampled_at_ms - schema.INDEX_KEPT_MS))
+    index: list[str | int] = []
     for sample in tick.endpoints:
         key = keys.endpoint(sample.cluster, sample.address)
         commands += replace(key, schema.encode_endpoint(sample), ttl_ms)
-        name = schema.member(sample.cluster, sample.address)
-        commands.append(("ZADD", keys.endpoints, sample.sampled_at_ms, name))
+        index += [sample.sampled_at_ms, schema.member(sample.cluster, sample.address)]
+    if index:
+        commands.append(("ZADD", keys.endpoints, *index))
     commands += _leave(keys, tick)
     commands.append(("PUBLISH", keys.samples, schema.encode_tick(tick)))
     return commands

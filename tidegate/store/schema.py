@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
+from operator import attrgetter
 from typing import Any, Final
 
 import msgspec
@@ -210,11 +211,12 @@ def decode_node(node: str, reply: Mapping[bytes, Any]) -> NodeSample | None:
 
 
 def _known(sample: EndpointSample) -> dict[str, Any]:
-    values = ((name, getattr(sample, name)) for name in _SAMPLE_NAMES)
+    values = zip(_SAMPLE_NAMES, _sample_values(sample), strict=True)
     return {name: value for name, value in values if value is not None and value != ()}
 
 
 _SAMPLE_NAMES: Final = tuple(field.name for field in fields(EndpointSample))
+_sample_values: Final = attrgetter(*_SAMPLE_NAMES)
 
 
 def _field(value: Any) -> str | int | bytes:
