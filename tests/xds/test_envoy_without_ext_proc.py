@@ -22,6 +22,8 @@ async def test_without_ext_proc_a_request_is_refused_as_temporary(gateway: Gatew
     assert said(await gateway.post({"model": "chat"})) == nobody
     assert said(await gateway.send("POST", "/v1/chat/completions", content=chunks(16384))) == nobody
     assert (await gateway.send("POST", "/v1/chat/completions")).status_code == 400
+    by_anthropic = await gateway.post({"model": "chat"}, "/v1/messages?beta=true")
+    assert (by_anthropic.status_code, by_anthropic.json()["error"]["type"]) == (503, "api_error")
     assert (await gateway.send("GET", "/v1/models")).status_code == 200
     assert not engine.requests
 
