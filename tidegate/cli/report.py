@@ -34,6 +34,7 @@ async def gather(store: Store, topology: Topology | None, now_ms: int) -> dict[s
 
 async def _gather(store: Store, topology: Topology | None, now_ms: int) -> dict[str, Any]:
     present = await store.present()
+    store_now_ms = round(await store.time_ms())  # samples are dated by it, beats by the services' own clocks
     registered = await store.registered()
     samples = {(s.cluster, s.address): s for s in await store.samples()}
     places = _places(topology, present, registered)
@@ -52,7 +53,7 @@ async def _gather(store: Store, topology: Topology | None, now_ms: int) -> dict[
                 {a: s for (n, a), s in samples.items() if n == place["name"]},
                 effective.get(place["name"], {}),
                 explain.get(place["name"], {}),
-                now_ms,
+                store_now_ms,
             )
             for place in places
         ],
