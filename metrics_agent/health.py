@@ -18,7 +18,7 @@ def trouble(unpublished: str | None, watchers: Sequence[EngineWatcher], reading:
     if unpublished is None or reading.nvml == NvmlState.OK or any(map(_reached, watchers)):
         return None
     read = f"none of {len(watchers)} engines answers" if watchers else "no engine is registered"
-    return f"{unpublished}; {read}; NVML: {reading.nvml}\n"
+    return f"{unpublished.rstrip('.')}; {read}; NVML: {reading.nvml}\n"
 
 
 def _reached(watcher: EngineWatcher) -> bool:

@@ -85,6 +85,7 @@ class Publisher:
     async def publish_once(self) -> None:
         """One tick. A StoreError is counted, and said once."""
         gone = set(self._engines.gone)
+        self._show()
         try:
             if self._clock.measured is None:  # a time that is not the store's may look like the future
                 await self._clock.measure()
@@ -119,7 +120,6 @@ class Publisher:
     def tick(self, gone: Iterable[Place] = ()) -> NodeTick:
         """Everything known at this moment. A sample past its life is left out: it says nothing any more."""
         local, reading = self._clock.local(), self._gpus.latest()
-        self._say_nvml(reading)
         return NodeTick(
             node=self._node_sample(reading),
             endpoints=tuple(self._samples(local, reading)),
@@ -129,11 +129,7 @@ class Publisher:
     def _samples(self, local_ms: int, reading: GpuReading) -> Iterable[EndpointSample]:
         for watcher in self._engines.watchers:
             sample = watcher.latest
-            if sample is None:
-                continue
-            age_seconds = sample.age_ms(local_ms) / 1000
-            self._instruments.sample_age_seconds.labels(sample.address).set(age_seconds)
-            if sample.is_fresh(local_ms, self._ttl_ms):
+            if sample is not None and sample.is_fresh(local_ms, self._ttl_ms):
                 at_ms = self._clock.translated(sample.sampled_at_ms)
                 told = replace(sample, sampled_at_ms=at_ms, **_registered(watcher.target, sample))
                 yield with_gpus(told, reading, watcher.target.gpus)
@@ -145,10 +141,16 @@ class Publisher:
         gpus = in_time_of(reading.gpus, self._clock.translated)
         return NodeSample(node=self._node, sampled_at_ms=now, seq=self._seq, nvml=reading.nvml, gpus=gpus)
 
-    def _say_nvml(self, reading: GpuReading) -> None:
-        if self._nvml != reading.nvml:
-            self._nvml = reading.nvml
-            self._instruments.nvml_is(reading.nvml)
+    def _show(self) -> None:
+        """Ages and NVML's state as metrics, whether the store is there or not."""
+        local = self._clock.local()
+        for sample in (watcher.latest for watcher in self._engines.watchers):
+            if sample is not None:
+                self._instruments.sample_age_seconds.labels(sample.address).set(sample.age_ms(local) / 1000)
+        state = self._gpus.latest().nvml
+        if self._nvml != state:
+            self._nvml = state
+            self._instruments.nvml_is(state)
 
     async def beat(self) -> None:
         """Say each second that this agent lives, until cancelled."""

@@ -247,6 +247,14 @@ async def test_ticks_that_the_store_did_not_take_are_counted(store, publisher, r
     assert registry.get_sample_value("tidegate_agent_publish_failures_total") == 2
 
 
+async def test_engines_and_cards_show_while_the_store_was_never_there(store, publisher, registry):
+    one = publisher(watcher(at_ms=START_MS - 500), gpus=FixedGpus(GpuReading(NvmlState.HUNG)))
+    store.available = False
+    await one.publish_once()
+    assert registry.get_sample_value("tidegate_agent_sample_age_seconds", {"endpoint": "a:1"}) == 0.5
+    assert registry.get_sample_value("tidegate_agent_nvml_state", {"state": "hung"}) == 1
+
+
 async def test_metrics_show_age_nvml_and_the_stores_lag(store, publisher, registry, time):
     one = publisher(watcher(at_ms=START_MS - 500), gpus=FixedGpus(GpuReading(NvmlState.HUNG)))
     await one.publish_once()
