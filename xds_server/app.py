@@ -14,6 +14,7 @@ from prometheus_client import CollectorRegistry
 
 from tidegate.domain.errors import ConfigError, StoreError
 from tidegate.domain.topology import Topology, split_address
+from tidegate.grpc_health import Health
 from tidegate.runtime import Service, now_ms
 from tidegate.settings.config_file import FileConfig, load
 from tidegate.settings.services import XdsSettings
@@ -24,11 +25,12 @@ from tidegate.telemetry import MetricsPage, configure_logs
 from xds_server import presence
 from xds_server.cache import SnapshotCache
 from xds_server.compose import Gateway
-from xds_server.metrics import XdsMetrics
+from xds_server.metrics import ClientStates, XdsMetrics
 from xds_server.publisher import Publisher
 from xds_server.resolver import Resolver
 from xds_server.resources.names import EXT_PROC_CLUSTER
-from xds_server.server import AdsServicer, Streams, start
+from xds_server.server import DiscoveryServicer, Streams, start
+from xds_server.services import SERVICES
 
 log = structlog.get_logger("xds_server")
 
@@ -60,6 +62,7 @@ async def serve_on(store: Store, file: FileConfig, settings: XdsSettings, compan
     registry, resolver, cache = CollectorRegistry(), Resolver(), SnapshotCache()
     service, metrics = Service("xds", registry), XdsMetrics(registry)
     streams, clock = Streams(metrics), StoreClock(store)
+    ClientStates(lambda: streams.status(now_ms()), registry)
     publisher = Publisher(
         gateway=await gateway_of(file, settings, resolver),
         topology=file.topology,
@@ -71,7 +74,8 @@ async def serve_on(store: Store, file: FileConfig, settings: XdsSettings, compan
         resolver=resolver,
     )
     page = MetricsPage(registry, lambda: None if cache.snapshot else "nothing to serve yet")
-    server, listen = await start(settings.listen, AdsServicer(cache, streams, now_ms))
+    health = Health(*SERVICES)
+    server, listen = await start(settings.listen, DiscoveryServicer(cache, streams, now_ms), health)
     try:
         metrics_listen = await page.start(settings.metrics_listen)
         service.spawn("clock", clock.run)
@@ -82,6 +86,7 @@ async def serve_on(store: Store, file: FileConfig, settings: XdsSettings, compan
         log.info("xds serves", listen=listen, metrics=metrics_listen)
         await service.run_until_stopped()
     finally:
+        health.drain()
         await server.stop(STOP_GRACE_SECONDS)
         await page.stop()
         await resolver.close()

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Final
 
 from google.protobuf import any_pb2
 
+from xds_server import wire
 from xds_server.type_urls import PUSH_ORDER
 
 NO_RESOURCES: Final[Mapping[str, Resource]] = MappingProxyType({})
@@ -17,11 +18,22 @@ NO_RESOURCES: Final[Mapping[str, Resource]] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """One resource as it goes over the wire. Two of one name are equal when their bytes are."""
+    """One resource as it goes over the wire. Two of one name are equal when their bytes are.
+
+    `packed` is the serialised Any; after `head` it is an entry of a state-of-the-world response, after `delta_head`
+    one of a delta response.
+    """
 
     name: str
     version: str
-    body: any_pb2.Any = field(compare=False, repr=False)
+    packed: bytes = field(compare=False, repr=False)
+    head: bytes = field(compare=False, repr=False)
+    delta_head: bytes = field(compare=False, repr=False)
+
+    @property
+    def body(self) -> any_pb2.Any:
+        """The resource as an Any."""
+        return any_pb2.Any.FromString(self.packed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,23 +67,32 @@ class Snapshot:
 def resource(type_url: str, name: str, message: Any) -> Resource:
     """Serialise a protobuf message once, deterministically: equal content has equal bytes and version."""
     value = message.SerializeToString(deterministic=True)
-    return Resource(name, _digest([value]), any_pb2.Any(type_url=type_url, value=value))
+    version, packed = _digest([value]), wire.any_bytes(type_url, value)
+    return Resource(name, version, packed, wire.field_head(2, len(packed)), wire.delta_head(name, version, len(packed)))
 
 
 def version_of(resources: Iterable[Resource]) -> str:
     """The version of a set of resources, whatever their order."""
-    ordered = sorted(resources, key=lambda r: r.name)
-    return _digest(part.encode() for r in ordered for part in (r.name, r.version))
+    return _version_of_sorted(sorted(resources, key=lambda r: r.name))
+
+
+def _version_of_sorted(resources: Iterable[Resource]) -> str:
+    return _digest(part.encode() for r in resources for part in (r.name, r.version))
 
 
 def snapshot_of(messages: Mapping[str, Mapping[str, Any]]) -> Snapshot:
     """Freeze protobuf messages by type URL and name. `consistency.check` comes first."""
-    return Snapshot(MappingProxyType({t: _typed(t, messages.get(t, {})) for t in PUSH_ORDER}))
+    return Snapshot(MappingProxyType({t: typed(_frozen(t, messages.get(t, {}))) for t in PUSH_ORDER}))
 
 
-def _typed(type_url: str, messages: Mapping[str, Any]) -> TypedResources:
-    by_name = {name: resource(type_url, name, messages[name]) for name in sorted(messages)}
-    return TypedResources(version_of(by_name.values()), MappingProxyType(by_name))
+def typed(resources: Iterable[Resource]) -> TypedResources:
+    """Resources of one type, each name once, as a whole."""
+    by_name = {r.name: r for r in sorted(resources, key=lambda r: r.name)}
+    return TypedResources(_version_of_sorted(by_name.values()), MappingProxyType(by_name))
+
+
+def _frozen(type_url: str, messages: Mapping[str, Any]) -> Iterator[Resource]:
+    return (resource(type_url, name, message) for name, message in messages.items())
 
 
 def _digest(parts: Iterable[bytes]) -> str:

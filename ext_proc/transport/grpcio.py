@@ -7,16 +7,17 @@ on unprocessed.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from typing import Any, Protocol
 
 import grpc
 import structlog
 from grpc import StatusCode, aio
 
-from ext_proc.health import EXTERNAL_PROCESSOR, HEALTH, Health
+from ext_proc.health import EXTERNAL_PROCESSOR, Health
 from ext_proc.metrics import ExtProcMetrics
 from tidegate.domain.errors import ProtocolViolation
+from tidegate.grpc_health import health_handlers
 
 log = structlog.get_logger("ext_proc.transport")
 
@@ -101,34 +102,13 @@ class _Streams:
             await context.write(response)
 
 
-class _HealthMethods:
-    def __init__(self, health: Health) -> None:
-        self._health = health
-
-    async def check(self, request: bytes, context: Any) -> bytes:
-        response = self._health.check(request)
-        if response is None:
-            await context.abort(StatusCode.NOT_FOUND, "unknown service")
-        return response or b""
-
-    async def watch(self, request: bytes, _: Any) -> AsyncIterator[bytes]:
-        first = self._health.watch(request)
-        yield first
-        await self._health.drained()
-        last = self._health.watch(request)
-        if last != first:
-            yield last
-
-
 class _Methods(grpc.GenericRpcHandler):  # type: ignore[misc]
     """Path → handler; no serialisers, so messages stay bytes. Other paths are UNIMPLEMENTED."""
 
     def __init__(self, streams: _Streams, health: Health) -> None:
-        methods = _HealthMethods(health)
         self._handlers = {
             f"/{EXTERNAL_PROCESSOR}/Process": grpc.stream_stream_rpc_method_handler(streams.process),
-            f"/{HEALTH}/Check": grpc.unary_unary_rpc_method_handler(methods.check),
-            f"/{HEALTH}/Watch": grpc.unary_stream_rpc_method_handler(methods.watch),
+            **health_handlers(health),
         }
 
     def service(self, call_details: Any) -> Any:

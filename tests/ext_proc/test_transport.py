@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 from grpc import StatusCode, aio
 
-from ext_proc.health import HEALTH, NOT_SERVING, SERVICE_UNKNOWN, SERVING, Health, check_request
+from ext_proc.health import Health
 from ext_proc.transport.grpcio import ByteSession, GrpcioServer
 from tests.conftest import until
 from tests.ext_proc.parts import Answer, Picker, body_message
+from tidegate.grpc_health import HEALTH, NOT_SERVING, SERVICE_UNKNOWN, SERVING, check_request
 
 PROCESS = "/envoy.service.ext_proc.v3.ExternalProcessor/Process"
 UNLIMITED = [("grpc.max_send_message_length", -1), ("grpc.max_receive_message_length", -1)]

@@ -22,9 +22,9 @@ from xds_server.consistency import check
 from xds_server.desired import Desired, DesiredCluster, DesiredEndpoint
 from xds_server.metrics import XdsMetrics
 from xds_server.resources import build
-from xds_server.server import AdsServicer, Streams, start
+from xds_server.server import DiscoveryServicer, Streams, start
 from xds_server.snapshot import snapshot_of
-from xds_server.subscription import StreamStatus
+from xds_server.subscription.stream import StreamStatus
 from xds_server.type_urls import ENDPOINT, SHORT_NAMES
 
 
@@ -109,7 +109,7 @@ class Gateway:
 async def gateway(envoy: Callable[[str], EnvoyProcess]) -> AsyncIterator[Gateway]:
     async with AsyncExitStack() as stack:
         streams, cache, processor = Streams(XdsMetrics(CollectorRegistry())), SnapshotCache(), Processor()
-        server, address = await start("127.0.0.1:0", AdsServicer(cache, streams, now_ms))
+        server, address = await start("127.0.0.1:0", DiscoveryServicer(cache, streams, now_ms))
         stop_xds = partial(server.stop, 0)
         stack.push_async_callback(stop_xds)
         await processor.start()

@@ -11,7 +11,7 @@ from tests.conftest import until
 from tests.xds.conftest import Gateway, cluster, endpoint
 from tidegate.runtime import now_ms
 from xds_server.metrics import XdsMetrics
-from xds_server.server import AdsServicer, Streams, start
+from xds_server.server import DiscoveryServicer, Streams, start
 
 pytestmark = pytest.mark.envoy
 
@@ -23,7 +23,7 @@ async def test_a_server_that_restarts_goes_unnoticed(gateway: Gateway, engines: 
     assert (await gateway.post({"model": "chat"})).json()["engine"] == first.name
 
     gateway.streams = Streams(XdsMetrics(CollectorRegistry()))
-    server, _ = await start(gateway.xds_address, AdsServicer(gateway.cache, gateway.streams, now_ms))
+    server, _ = await start(gateway.xds_address, DiscoveryServicer(gateway.cache, gateway.streams, now_ms))
     try:
         await until(gateway.settled, what="Envoy is back")
         assert await gateway.stat("cluster_manager.cluster_modified") == 0

@@ -17,7 +17,7 @@ from tidegate.domain.errors import ConfigError
 from xds_server.cache import SnapshotCache
 from xds_server.metrics import XdsMetrics
 from xds_server.resources import build
-from xds_server.server import AdsServicer, Streams, start
+from xds_server.server import DiscoveryServicer, Streams, start
 from xds_server.snapshot import snapshot_of
 from xds_server.type_urls import CLUSTER, ENDPOINT
 
@@ -41,7 +41,7 @@ class Served:
 async def served() -> AsyncIterator[Served]:
     registry, cache = CollectorRegistry(), SnapshotCache()
     streams = Streams(XdsMetrics(registry))
-    server, address = await start("127.0.0.1:0", AdsServicer(cache, streams, lambda: 0))
+    server, address = await start("127.0.0.1:0", DiscoveryServicer(cache, streams, lambda: 0))
     options = [("grpc.max_receive_message_length", -1)]
     async with grpc.aio.insecure_channel(address, options=options) as channel:
         yield Served(cache, streams, registry, address, channel)
@@ -129,4 +129,4 @@ async def test_an_assignment_beyond_grpc_s_default_size_goes_through(served: Ser
 
 async def test_a_taken_port_is_said_in_a_sentence(served: Served) -> None:
     with pytest.raises(ConfigError, match="cannot listen"):
-        await start(served.address, AdsServicer(served.cache, served.streams, lambda: 0))
+        await start(served.address, DiscoveryServicer(served.cache, served.streams, lambda: 0))
