@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Set as AbstractSet
+from typing import Any, Final
 
 from envoy.config.cluster.v3 import cluster_pb2
 from envoy.extensions.filters.http.ext_proc.v3 import ext_proc_pb2
 from envoy.extensions.filters.network.http_connection_manager.v3 import http_connection_manager_pb2 as hcm
 
 from tidegate.domain.errors import TidegateError
+from xds_server.constraints import broken_constraints
+from xds_server.faults import bad_assignment, bad_cluster, bad_routes, clusters_of, is_ip
 from xds_server.type_urls import CLUSTER, ENDPOINT, LISTENER, ROUTE, SHORT_NAMES
+
+MOST_FAULTS: Final = 20
 
 Messages = Mapping[str, Mapping[str, Any]]
 
@@ -20,17 +24,30 @@ class InconsistentResources(TidegateError):  # noqa: N818 - names what the resou
     """Resources that must not be served. The text names every fault."""
 
 
-def check(messages: Messages) -> None:
-    """Raise InconsistentResources when Envoy would refuse these resources or could not serve by them."""
+def check(messages: Messages, passed: AbstractSet[tuple[str, str]] = frozenset()) -> None:
+    """Raise InconsistentResources when Envoy would refuse these resources or could not serve by them.
+
+    `passed` are type URLs and names of resources that passed as they are: only what they refer to is looked at again.
+    """
+    fresh = {t: [m for n, m in of_type.items() if (t, n) not in passed] for t, of_type in messages.items()}
     faults = [
         *_misnamed(messages),
         *_without_assignment(messages),
-        *(f for a in messages[ENDPOINT].values() for f in _bad_assignment(a)),
+        *(f for t in (CLUSTER, LISTENER, ROUTE) for m in fresh.get(t, ()) for f in _broken(t, m)),
+        *(f for c in fresh[CLUSTER] for f in bad_cluster(c)),
+        *(f for a in fresh[ENDPOINT] for f in bad_assignment(a)),
+        *(f for r in fresh[ROUTE] for f in bad_routes(r)),
         *(f for r in messages[ROUTE].values() for f in _unknown_clusters(r, messages[CLUSTER])),
         *(f for one in messages[LISTENER].values() for f in _bad_listener(one, messages)),
+        *_one_place(messages[LISTENER]),
     ]
     if faults:
-        raise InconsistentResources("; ".join(faults))
+        raise InconsistentResources("; ".join(faults[:MOST_FAULTS]))
+
+
+def _broken(type_url: str, message: Any) -> Iterator[str]:
+    for path, what in broken_constraints(message):
+        yield f"{SHORT_NAMES[type_url]} {message.name!r}: {path} {what}"
 
 
 def _misnamed(messages: Messages) -> Iterator[str]:
@@ -52,34 +69,18 @@ def _without_assignment(messages: Messages) -> Iterator[str]:
             yield f"endpoints are assigned to {name}, which is no cluster"
 
 
-def _bad_assignment(assignment: Any) -> Iterator[str]:
-    seen: set[tuple[str, int]] = set()
-    for locality in assignment.endpoints:
-        for endpoint in locality.lb_endpoints:
-            socket = endpoint.endpoint.address.socket_address
-            place = f"{assignment.cluster_name}: {socket.address}:{socket.port_value}"
-            if not _is_ip(socket.address):
-                yield f"{place} is not an IP address"
-            if not 1 <= socket.port_value <= 65535:
-                yield f"{place} has no valid port"
-            if endpoint.load_balancing_weight.value < 1:
-                yield f"{place} has a weight below 1"
-            if (socket.address, socket.port_value) in seen:
-                yield f"{place} is there twice"
-            seen.add((socket.address, socket.port_value))
-
-
 def _unknown_clusters(routes: Any, clusters: Mapping[str, Any]) -> Iterator[str]:
     """Envoy accepts a route to a cluster that it does not have, and answers 503 on it."""
     for host in routes.virtual_hosts:
         for route in host.routes:
-            if route.HasField("route") and route.route.cluster not in clusters:
-                yield f"route {route.name} goes to {route.route.cluster}, which is no cluster"
+            for name in clusters_of(route):
+                if name not in clusters:
+                    yield f"route {route.name} goes to {name}, which is no cluster"
 
 
 def _bad_listener(listener: Any, messages: Messages) -> Iterator[str]:
     socket = listener.address.socket_address
-    if not _is_ip(socket.address) or not 1 <= socket.port_value <= 65535:
+    if not is_ip(socket.address) or not 1 <= socket.port_value <= 65535:
         yield f"listener {listener.name} cannot listen on {socket.address}:{socket.port_value}"
     for manager in _unpacked(listener, hcm.HttpConnectionManager):
         if manager.rds.route_config_name not in messages[ROUTE]:
@@ -88,6 +89,16 @@ def _bad_listener(listener: Any, messages: Messages) -> Iterator[str]:
             cluster = processor.grpc_service.envoy_grpc.cluster_name
             if cluster not in messages[CLUSTER]:
                 yield f"listener {listener.name} calls ext_proc at {cluster}, which is no cluster"
+
+
+def _one_place(listeners: Mapping[str, Any]) -> Iterator[str]:
+    """Envoy refuses a second listener at an address."""
+    seen: dict[tuple[str, int], str] = {}
+    for name, listener in listeners.items():
+        socket = listener.address.socket_address
+        other = seen.setdefault((socket.address, socket.port_value), name)
+        if other != name:
+            yield f"listeners {other} and {name} are both at {socket.address}:{socket.port_value}"
 
 
 def _unpacked(listener: Any, kind: Any) -> Iterator[Any]:
@@ -104,11 +115,3 @@ def _of_kind(configs: Iterator[Any], kind: Any) -> Iterator[Any]:
         message = kind()
         if config.Unpack(message):
             yield message
-
-
-def _is_ip(text: str) -> bool:
-    try:
-        ipaddress.ip_address(text)
-    except ValueError:
-        return False
-    return True

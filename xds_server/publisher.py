@@ -12,16 +12,16 @@ from tidegate.domain.errors import StoreError, StoreRefused
 from tidegate.domain.topology import Topology
 from tidegate.runtime import backoff_seconds
 from tidegate.store.ports import Store
+from xds_server.assembly import Assembler
 from xds_server.cache import SnapshotCache
 from xds_server.compose import Gateway, addresses_of, compose, host_of
-from xds_server.consistency import InconsistentResources, check
+from xds_server.consistency import InconsistentResources
 from xds_server.desired import Desired
 from xds_server.metrics import XdsMetrics
 from xds_server.resolver import Resolver
-from xds_server.resources import build
-from xds_server.snapshot import snapshot_of
 from xds_server.store_view import StoreView
 from xds_server.type_urls import ENDPOINT, SHORT_NAMES
+from xds_server.weights import Pace
 
 log = structlog.get_logger("xds_server.publisher")
 
@@ -49,6 +49,7 @@ class Publisher:
         self._cache, self._metrics, self._clock_ms = cache, metrics, clock_ms
         self._sample_ttl_ms, self._resolver = sample_ttl_ms, resolver
         self._view, self._started_at_ms = StoreView(), clock_ms()
+        self._assembler, self._pace = Assembler(), Pace()
         self.desired: Desired | None = None
         self.refused: str | None = None
         self.trouble: str | None = None
@@ -107,20 +108,21 @@ class Publisher:
         hosts = {host_of(a) for c in self._topology.clusters for a in addresses_of(c, self._view)}
         ips = await self._resolver.addresses(host for host in hosts if host is not None)
         desired = compose(self._gateway, self._topology, self._view, ips, self._sample_ttl_ms)
-        if desired != self.desired:
+        now_ms = self._clock_ms()
+        if desired != self.desired and self._pace.is_due(self.desired, desired, now_ms):
             self.desired = desired
+            self._pace.took(now_ms)
             self._serve(desired)
 
     def _serve(self, desired: Desired) -> None:
         try:
-            messages = build(desired)
-            check(messages)
+            snapshot = self._assembler.snapshot(desired)
         except (InconsistentResources, ValueError) as exc:
             self._metrics.refused_snapshots.inc()
             self.refused = str(exc)
             log.error("resources not served; the last good ones stay", error=self.refused)  # noqa: TRY400
             return
         self.refused = None
-        changed = self._cache.set(snapshot_of(messages))
+        changed = self._cache.set(snapshot)
         tell = log.debug if changed == (ENDPOINT,) else log.info  # weights change several times a second
         tell("serving", changed=[SHORT_NAMES[t] for t in changed])

@@ -59,6 +59,10 @@ class Snapshot:
         typed = self.types.get(type_url)
         return typed.by_name if typed else NO_RESOURCES
 
+    def with_type(self, type_url: str, resources: TypedResources) -> Snapshot:
+        """This snapshot with other resources of one type."""
+        return Snapshot(MappingProxyType({t: resources if t == type_url else r for t, r in self.types.items()}))
+
     def changed_types(self, before: Snapshot | None) -> tuple[str, ...]:
         """The type URLs whose content differs from `before`, in push order; all when there is none."""
         return tuple(t for t in self.types if before is None or before.version(t) != self.version(t))

@@ -19,6 +19,7 @@ from xds_server.metrics import XdsMetrics
 from xds_server.publisher import FIRST_LOOK_MS, Publisher
 from xds_server.resolver import Resolver
 from xds_server.type_urls import ENDPOINT
+from xds_server.weights import SETTLE_MS
 
 GATEWAY = Gateway(
     listen_host="127.0.0.1",
@@ -85,6 +86,18 @@ async def test_a_look_that_finds_nothing_changed_serves_the_same_object(world: W
     assert world.cache.snapshot is before
 
 
+async def test_a_small_change_waits_until_it_has_settled(world: World) -> None:
+    await world.decide(e1=500, e2=500)
+    await world.publisher.tick()
+    await world.decide(e1=505, e2=500)
+    world.now_ms += SETTLE_MS - 1
+    await world.publisher.tick()
+    assert world.weights() == [500, 500]
+    world.now_ms += 1
+    await world.publisher.tick()
+    assert world.weights() == [505, 500]
+
+
 async def test_a_lost_store_changes_nothing(world: World) -> None:
     await world.decide(e1=100, e2=900)
     await world.publisher.tick()
@@ -101,6 +114,7 @@ async def test_a_store_that_comes_back_is_followed(world: World) -> None:
     world.store.available = False
     await world.publisher.tick()
     world.store.available = True
+    world.now_ms += 1000
     await world.decide(e1=3, e2=4)
     await world.publisher.tick()
     assert (world.weights(), world.publisher.trouble) == ([3, 4], None)
