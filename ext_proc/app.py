@@ -12,6 +12,7 @@ from prometheus_client import CollectorRegistry
 from ext_proc.decide import Decider
 from ext_proc.feed import SERVICE, SHARED, FleetFeed
 from ext_proc.health import Health
+from ext_proc.memory import keep_freed_memory
 from ext_proc.metrics import ExtProcMetrics
 from ext_proc.recent import RecentRequests
 from ext_proc.route import Routes
@@ -36,14 +37,17 @@ GRACE_SECONDS = 2.0
 
 
 async def serve(settings: ExtProcSettings) -> None:
-    """Answer Envoy until SIGTERM or SIGINT. Raises ConfigError, and OSError when a port is taken."""
+    """Answer Envoy until SIGTERM or SIGINT. Raises ConfigError, also when a port is taken."""
     configure_logs(settings.log_level, settings.log_format)
+    keep_freed_memory()
     if settings.config is None:
         raise ConfigError(["ext-proc needs the configuration file: pass --config FILE"])
     file = load(settings.config)
     store = RedisStore(settings.redis_url or file.redis_url, settings.redis_prefix or file.redis_prefix)
     try:
         await serve_on(store, file, settings)
+    except OSError as exc:
+        raise ConfigError([str(exc)]) from exc
     finally:
         await store.close()
 

@@ -51,7 +51,8 @@ from xds_server.resources.names import (
 )
 from xds_server.resources.wrap import Bool, UInt32, packed, seconds
 
-EXT_PROC_TIMEOUT_SECONDS: Final = 2.0
+# Long enough for many bodies of tens of megabytes at once on a busy machine.
+EXT_PROC_TIMEOUT_SECONDS: Final = 5.0
 # ext_proc may ask once for more time, to hold a request in its queue.
 EXT_PROC_MOST_SECONDS: Final = 120.0
 UPLOAD_SECONDS: Final = 300.0
