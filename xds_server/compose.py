@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tidegate.domain.topology import Cluster, Topology, split_address
-from xds_server.desired import Desired, DesiredCluster, DesiredEndpoint
+from tidegate.domain.routing import RouteMatch
+from tidegate.domain.topology import Cluster, Topology, WithoutPicker, split_address
+from xds_server.desired import Desired, DesiredCluster, DesiredEndpoint, NameRule
 from xds_server.store_view import StoreView
 
 
@@ -21,10 +22,17 @@ class Gateway:
     ext_proc_host: str
     ext_proc_port: int
     cors_origin: str | None = None
+    without_picker: WithoutPicker = WithoutPicker.BY_MODEL
 
 
 def compose(
-    gateway: Gateway, topology: Topology, view: StoreView, ips: Mapping[str, str], sample_ttl_ms: int
+    gateway: Gateway,
+    topology: Topology,
+    view: StoreView,
+    ips: Mapping[str, str],
+    sample_ttl_ms: int,
+    *,
+    picker_away: bool = False,
 ) -> Desired:
     """What Envoy should do. `ips` maps the hosts of endpoints to addresses; an endpoint without one is left out.
 
@@ -41,6 +49,19 @@ def compose(
         aliases=tuple(alias for alias, _ in topology.aliases),
         rule_headers=topology.rule_headers,
         cors_origin=gateway.cors_origin,
+        without_picker=gateway.without_picker,
+        picker_away=picker_away,
+        name_rules=_name_rules(topology),
+        default_model=topology.default_model,
+    )
+
+
+def _name_rules(topology: Topology) -> tuple[NameRule, ...]:
+    """The rules that look at names and headers alone and write no other name into the body."""
+    return tuple(
+        NameRule(cluster=rule.cluster, model=rule.match.model, headers=rule.match.headers)
+        for rule in topology.routes
+        if rule.model is None and rule.match == RouteMatch(model=rule.match.model, headers=rule.match.headers)
     )
 
 

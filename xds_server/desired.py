@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tidegate.domain.topology import LbPolicy
+from tidegate.domain.topology import LbPolicy, WithoutPicker
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,11 +37,24 @@ class DesiredCluster:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class NameRule:
+    """A rule of the file that Envoy can keep by itself: these headers (lower-case name, exact value), this model.
+
+    `model` None is any.
+    """
+
+    cluster: str
+    model: str | None = None
+    headers: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Desired:
     """The gateway and everything behind it. Hosts of the listener are IPs; that of ext_proc may be a name.
 
     `aliases` are further names of models, `rule_headers` the lower-case names of the headers that rules compare,
-    `cors_origin` the one whose pages may call the gateway, `*` for any.
+    `cors_origin` the one whose pages may call the gateway, `*` for any. `picker_away`: no ext_proc answers; then
+    `without_picker` says what to do, and `name_rules` and `default_model` are what Envoy can keep of the file.
     """
 
     listen_host: str
@@ -54,6 +67,10 @@ class Desired:
     aliases: tuple[str, ...] = ()
     rule_headers: tuple[str, ...] = ()
     cors_origin: str | None = None
+    without_picker: WithoutPicker = WithoutPicker.BY_MODEL
+    picker_away: bool = False
+    name_rules: tuple[NameRule, ...] = ()
+    default_model: str | None = None
 
     @property
     def can_serve(self) -> bool:

@@ -6,14 +6,14 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import httpx
 import pytest
 from prometheus_client import CollectorRegistry
 
 from tests.conftest import EnvoyProcess, accepts, take_free_port, until
-from tests.xds.stand_ins import Engine, Processor
+from tests.xds.stand_ins import CuttingServicer, Engine, Processor
 from tidegate.domain.topology import LbPolicy
 from tidegate.runtime import now_ms
 from xds_server.bootstrap import bootstrap_yaml
@@ -22,10 +22,12 @@ from xds_server.consistency import check
 from xds_server.desired import Desired, DesiredCluster, DesiredEndpoint
 from xds_server.metrics import XdsMetrics
 from xds_server.resources import build
-from xds_server.server import DiscoveryServicer, Streams, start
+from xds_server.server import Streams, start
 from xds_server.snapshot import snapshot_of
 from xds_server.subscription.stream import StreamStatus
 from xds_server.type_urls import ENDPOINT, SHORT_NAMES
+
+both_protocols = pytest.mark.parametrize("gateway", ["delta", "sotw"], indirect=True)
 
 
 def endpoint(engine: Engine, weight: int | None = None, **more: Any) -> DesiredEndpoint:
@@ -53,6 +55,8 @@ class Gateway:
     envoy: EnvoyProcess | None = None
     settings: dict[str, Any] = field(default_factory=dict)
     pushed: dict[str, str] = field(default_factory=dict)
+    protocol: Literal["delta", "sotw"] = "delta"
+    servicer: CuttingServicer = field(kw_only=True)
     stop_xds: Callable[[], Awaitable[None]] = field(kw_only=True)
 
     def desired(self, *clusters: DesiredCluster) -> Desired:
@@ -66,7 +70,7 @@ class Gateway:
             **basis,
         )
 
-    async def serve(self, *clusters: DesiredCluster) -> tuple[str, ...]:
+    async def serve(self, *clusters: DesiredCluster, deadline_seconds: float = 15) -> tuple[str, ...]:
         """The type URLs that changed."""
         messages = build(self.desired(*clusters))
         check(messages)
@@ -77,9 +81,10 @@ class Gateway:
             del self.pushed["eds"]  # an assignment that is only left out is not pushed
         changed = self.cache.set(snapshot)
         if self.envoy is None:
-            text = bootstrap_yaml(self.xds_address, f"127.0.0.1:{self.admin_port}", node_id="test-envoy")
+            admin = f"127.0.0.1:{self.admin_port}"
+            text = bootstrap_yaml(self.xds_address, admin, node_id="test-envoy", protocol=self.protocol)
             self.envoy = self.start_envoy(text)
-        await until(self.settled, what="Envoy accepting the snapshot")
+        await until(self.settled, deadline_seconds=deadline_seconds, what="Envoy accepting the snapshot")
         await until(lambda: accepts(self.port), what="Envoy listening")
         return changed
 
@@ -106,15 +111,17 @@ class Gateway:
 
 
 @pytest.fixture
-async def gateway(envoy: Callable[[str], EnvoyProcess]) -> AsyncIterator[Gateway]:
+async def gateway(request: pytest.FixtureRequest, envoy: Callable[[str], EnvoyProcess]) -> AsyncIterator[Gateway]:
     async with AsyncExitStack() as stack:
         streams, cache, processor = Streams(XdsMetrics(CollectorRegistry())), SnapshotCache(), Processor()
-        server, address = await start("127.0.0.1:0", DiscoveryServicer(cache, streams, now_ms))
+        servicer = CuttingServicer(cache, streams, now_ms)
+        server, address = await start("127.0.0.1:0", servicer)
         stop_xds = partial(server.stop, 0)
         stack.push_async_callback(stop_xds)
         await processor.start()
         stack.push_async_callback(processor.stop)
-        one = Gateway(streams, processor, envoy, address, cache, stop_xds=stop_xds)
+        one = Gateway(streams, processor, envoy, address, cache, servicer=servicer, stop_xds=stop_xds)
+        one.protocol = getattr(request, "param", "delta")
         stack.push_async_callback(one.client.aclose)
         yield one
 

@@ -11,9 +11,12 @@ from typing import Any
 import grpc
 from aiohttp import web
 from envoy.config.core.v3 import base_pb2
+from envoy.service.discovery.v3 import discovery_pb2
 from envoy.service.ext_proc.v3 import external_processor_pb2, external_processor_pb2_grpc
 
 from tests.conftest import take_free_port
+from xds_server.server import DiscoveryServicer
+from xds_server.services import Method
 
 
 @dataclass
@@ -118,3 +121,24 @@ class Processor:
         if self.server is not None:
             await self.server.stop(0)
             self.server = None
+
+
+class CuttingServicer(DiscoveryServicer):
+    """Breaks a stream off once, right after a response of the type that `cut_after` names."""
+
+    cut_after: str | None = None
+
+    async def serve(self, method: Method, context: Any) -> None:
+        await super().serve(method, _Cut(self, context))
+
+
+class _Cut:
+    def __init__(self, servicer: CuttingServicer, context: Any) -> None:
+        self._servicer, self._context = servicer, context
+        self.read, self.abort = context.read, context.abort
+
+    async def write(self, data: bytes) -> None:
+        await self._context.write(data)
+        if self._servicer.cut_after == discovery_pb2.DiscoveryResponse.FromString(data).type_url:
+            self._servicer.cut_after = None
+            await self._context.abort(grpc.StatusCode.UNAVAILABLE, "cut")

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from tests.xds.conftest import Gateway, cluster, endpoint
+from tests.xds.conftest import Gateway, both_protocols, cluster, endpoint
 from tidegate.domain.topology import LbPolicy
 
-pytestmark = pytest.mark.envoy
+pytestmark = [pytest.mark.envoy, both_protocols]
 
 
 async def test_clusters_come_change_and_go_without_a_failed_request(gateway: Gateway, engines: Any) -> None:

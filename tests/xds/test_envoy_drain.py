@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from tests.xds.conftest import Gateway, cluster, endpoint
+from tests.xds.conftest import Gateway, both_protocols, cluster, endpoint
 
-pytestmark = pytest.mark.envoy
+pytestmark = [pytest.mark.envoy, both_protocols]
 
 
 async def test_weight_0_stops_new_traffic_and_all_draining_is_503_not_panic(gateway: Gateway, engines: Any) -> None:

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from tests.xds.conftest import Gateway, cluster, endpoint
+from tests.xds.conftest import Gateway, both_protocols, cluster, endpoint
 from xds_server.type_urls import ENDPOINT
 
-pytestmark = pytest.mark.envoy
+pytestmark = [pytest.mark.envoy, both_protocols]
 
 
 async def share_of_first(gateway: Gateway, engines: list[Any], requests: int) -> float:

@@ -1,10 +1,11 @@
 """LDS: the gateway's listener and its filter chain.
 
-    HTTP connection manager → (header_mutation →) ext_proc → buffer → fault → router
+    HTTP connection manager → (header_mutation →) (by_model →) ext_proc → buffer → fault → router
 
 ext_proc asks for the body alone; buffer behind it holds the headers back until the body is there, so that the
 router meets the route that ext_proc's answer chose. fault tells empty requests from bodies (see routes).
-header_mutation is there where pages of another origin may call (see cors).
+header_mutation is there where pages of another origin may call (see cors), by_model are two filters that are
+enabled while ext_proc is away.
 """
 
 from __future__ import annotations
@@ -15,7 +16,6 @@ from typing import Any, Final
 from envoy.config.common.mutation_rules.v3 import mutation_rules_pb2
 from envoy.config.core.v3 import extension_pb2, grpc_service_pb2
 from envoy.config.listener.v3 import listener_components_pb2, listener_pb2
-from envoy.extensions.filters.http.buffer.v3 import buffer_pb2
 from envoy.extensions.filters.http.ext_proc.v3 import ext_proc_pb2, processing_mode_pb2
 from envoy.extensions.filters.http.fault.v3 import fault_pb2
 from envoy.extensions.filters.http.router.v3 import router_pb2
@@ -34,6 +34,7 @@ from tidegate.domain.wire import (
     header_attribute,
 )
 from xds_server.desired import Desired
+from xds_server.resources import by_model
 from xds_server.resources.clusters import over_ads
 from xds_server.resources.cors import share_with
 from xds_server.resources.endpoints import socket_address
@@ -45,11 +46,13 @@ from xds_server.resources.names import (
     FAULT_FILTER,
     HCM_FILTER,
     HEADER_MUTATION_FILTER,
+    JSON_TO_METADATA_FILTER,
     LISTENER_NAME,
     ROUTER_FILTER,
     ROUTES_NAME,
+    WHOLE_BODY_FILTER,
 )
-from xds_server.resources.wrap import Bool, UInt32, packed, seconds
+from xds_server.resources.wrap import Bool, packed, seconds
 
 # Long enough for many bodies of tens of megabytes at once on a busy machine.
 EXT_PROC_TIMEOUT_SECONDS: Final = 5.0
@@ -59,9 +62,6 @@ UPLOAD_SECONDS: Final = 300.0
 SILENCE_SECONDS: Final = 3600.0
 
 ATTRIBUTES: Final = (PATH_ATTRIBUTE, CONTENT_ENCODING_ATTRIBUTE, CONTENT_TYPE_ATTRIBUTE)
-# A body may grow when ext_proc writes another model's name into it. ext_proc itself refuses what came larger.
-REWRITE_BYTES: Final = 64 << 10
-MOST_BUFFER_BYTES: Final = (1 << 32) - 1
 # x-envoy-* would let a client change timeouts and retries.
 STRIPPED_PREFIXES: Final = (CONTROL_PREFIX, DESTINATION_ENDPOINT, "x-envoy-")
 
@@ -84,8 +84,9 @@ def _manager(desired: Desired) -> Any:
         rds=hcm.Rds(config_source=over_ads(), route_config_name=ROUTES_NAME),
         http_filters=[
             *([_filter(HEADER_MUTATION_FILTER, share_with(desired.cors_origin))] if desired.cors_origin else []),
+            *_by_model_filters(desired),
             _filter(EXT_PROC_FILTER, ext_proc_filter(desired.rule_headers)),
-            _filter(BUFFER_FILTER, _buffer(desired.max_request_bytes)),
+            _filter(BUFFER_FILTER, by_model.whole_body(desired)),
             _filter(FAULT_FILTER, fault_pb2.HTTPFault()),
             _filter(ROUTER_FILTER, router_pb2.Router(suppress_envoy_headers=True)),
         ],
@@ -99,6 +100,15 @@ def _manager(desired: Desired) -> Any:
         request_headers_timeout=seconds(10),
         stream_error_on_invalid_http_message=Bool(value=True),
     )
+
+
+def _by_model_filters(desired: Desired) -> list[Any]:
+    if not by_model.has_filters(desired):
+        return []
+    whole_body = _filter(WHOLE_BODY_FILTER, by_model.whole_body(desired))
+    reader = _filter(JSON_TO_METADATA_FILTER, by_model.model_of_body(desired.default_model))
+    whole_body.disabled = reader.disabled = True
+    return [whole_body, reader]
 
 
 def ext_proc_filter(rule_headers: Iterable[str]) -> Any:
@@ -128,11 +138,6 @@ def ext_proc_filter(rule_headers: Iterable[str]) -> Any:
         metadata_options=ext_proc_pb2.MetadataOptions(receiving_namespaces=namespaces),
         stat_prefix="tidegate",
     )
-
-
-def _buffer(max_request_bytes: int) -> Any:
-    most = min(max_request_bytes + REWRITE_BYTES, MOST_BUFFER_BYTES)
-    return buffer_pb2.Buffer(max_request_bytes=UInt32(value=most))
 
 
 def _strip_control_headers() -> Any:

@@ -9,6 +9,8 @@ ROUTES_NAME: Final = "gateway"
 EXT_PROC_CLUSTER: Final = "tidegate_ext_proc"
 
 HEADER_MUTATION_FILTER: Final = "envoy.filters.http.header_mutation"
+WHOLE_BODY_FILTER: Final = "tidegate.whole_body"
+JSON_TO_METADATA_FILTER: Final = "envoy.filters.http.json_to_metadata"
 EXT_PROC_FILTER: Final = "envoy.filters.http.ext_proc"
 BUFFER_FILTER: Final = "envoy.filters.http.buffer"
 FAULT_FILTER: Final = "envoy.filters.http.fault"

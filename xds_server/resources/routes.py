@@ -25,7 +25,7 @@ from tidegate.domain.wire import (
     REASON_HEADER,
 )
 from xds_server.desired import Desired, DesiredCluster
-from xds_server.resources import answers
+from xds_server.resources import answers, by_model
 from xds_server.resources.matches import MODEL_PATHS, MODELS_PATH, RESPONSES_PATH, method, model_paths, path, regex
 from xds_server.resources.names import EXT_PROC_FILTER, FAULT_FILTER, ROUTES_NAME
 from xds_server.resources.wrap import UInt32, packed, seconds
@@ -48,7 +48,7 @@ def gateway_routes(desired: Desired) -> Any:
     return _table(replace(desired, clusters=without_endpoints), answers.health(desired))
 
 
-@lru_cache(maxsize=2)
+@lru_cache(maxsize=4)
 def _table(desired: Desired, health: HttpAnswer) -> Any:
     """Kept, since weights change several times a second and thousands of models take a third of one to write."""
     models = answers.models(desired)
@@ -59,9 +59,10 @@ def _table(desired: Desired, health: HttpAnswer) -> Any:
             _direct("health", method(READ, path="/health"), health),
             _direct("models", method(READ, **path(MODELS_PATH)), models),
             *(_cluster_route(cluster, desired.expose_routing) for cluster in desired.clusters),
+            *_routes_by_model(desired),
             _direct("cancel", method("POST", **path(f"{RESPONSES_PATH}/+cancel/*")), answers.not_kept()),
-            _unrouted_post("unrouted-messages", path(MESSAGES_PATH), Dialect.ANTHROPIC),
-            _unrouted_post("unrouted", {"prefix": "/"}, Dialect.OPENAI),
+            by_model.enable(_unrouted_post("unrouted-messages", path(MESSAGES_PATH), Dialect.ANTHROPIC), desired),
+            by_model.enable(_unrouted_post("unrouted", {"prefix": "/"}, Dialect.OPENAI), desired),
             *_routes_of_models(desired),
             *_refused_methods(desired),
         ],
@@ -91,12 +92,27 @@ def _refused_methods(desired: Desired) -> Iterator[Any]:
     yield _direct("not-found", components.RouteMatch(prefix="/"), answers.not_found())
 
 
+def _routes_by_model(desired: Desired) -> Iterator[Any]:
+    """Where requests go that ext_proc did not see. A body that would have to be rewritten is refused."""
+    if (aliased := by_model.aliased(desired)) is not None:
+        yield _answering("by-model alias", aliased, http_answer(answers.NO_ENDPOINT))
+    clusters = {cluster.name: cluster for cluster in desired.clusters}
+    for name, cluster, match in by_model.matches(desired):
+        yield _to(clusters[cluster], name, match, desired.expose_routing)
+
+
 def _cluster_route(cluster: DesiredCluster, expose_routing: bool) -> Any:
-    """What ext_proc sent to this cluster. An engine's own x-tidegate headers never reach the client."""
+    """What ext_proc sent to this cluster."""
+    match = components.RouteMatch(prefix="/", dynamic_metadata=[_chosen(cluster.name)])
+    return _to(cluster, cluster.name, match, expose_routing)
+
+
+def _to(cluster: DesiredCluster, name: str, match: Any, expose_routing: bool) -> Any:
+    """A route to a cluster. An engine's own x-tidegate headers never reach the client."""
     shown = [(CLUSTER_HEADER, cluster.name.replace("%", "%%")), (ENDPOINT_HEADER, "%UPSTREAM_HOST_NAME%")]
     return components.Route(
-        name=cluster.name,
-        match=components.RouteMatch(prefix="/", dynamic_metadata=[_chosen(cluster.name)]),
+        name=name,
+        match=match,
         route=components.RouteAction(
             cluster=cluster.name,
             timeout=seconds(0),
