@@ -13,7 +13,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from bench import agent_fleet, agent_latency, ext_proc_cpu, report
+from bench import agent_fleet, agent_latency, body_memory, ext_proc_cpu, page_parse, parse_cost, report
 from bench.body import chat_body
 from bench.driver import measure
 from bench.load import Generator, generator
@@ -27,9 +27,14 @@ from tidegate.domain.errors import TidegateError
 EXT_PROC_CPU = "ext-proc-cpu"
 # Benches that send no requests at all: what runs meanwhile, and rows of figures with their targets.
 APART: dict[str, tuple[str, Callable[[float], list[dict[str, Any]]]]] = {
+    "memory": ("64 bodies of 10 MiB at once", body_memory.measure),
+    "parse": ("reading a body, beside one bare decode of it", lambda _: parse_cost.figures()),
+    "page": ("reading an engine's metrics page", lambda _: page_parse.figures()),
     "agent-latency": ("an agent that reads eight engines", lambda seconds: agent_latency.measure(4 * seconds)),
     "agent-fleet": ("1,000 endpoints published ten times a second", lambda seconds: agent_fleet.measure(2 * seconds)),
 }
+# Connections and body: an ordinary long prompt, a whole book, and what the limit still lets through.
+LARGE = [(8, 32 << 10), (8, 220 << 10), (8, 2 << 20), (4, 10 << 20)]
 NAMES = (*(scenario.name for scenario in SCENARIOS), EXT_PROC_CPU, *APART)
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
@@ -60,6 +65,7 @@ def bench(
     seconds: Annotated[float, typer.Option(min=1, help="seconds of load for each row")] = 4.0,
     connections: Annotated[str, typer.Option(help="connections, each with one request under way")] = "1,16,64",
     body_bytes: Annotated[int, typer.Option(min=128, help="size of the chat body")] = 2048,
+    large: Annotated[bool, typer.Option("--large/--no-large", help="also measure bodies up to 10 MiB")] = True,
     out: Annotated[Path, typer.Option(help="where the rows are written")] = report.OUT,
 ) -> None:
     """Measure what a request costs direct, through plain Envoy, and through Tidegate."""
@@ -68,7 +74,8 @@ def bench(
         console.print(f"[yellow]{load.remark}[/]")
     began = time.time()
     try:
-        rows = measure_all([s for s in SCENARIOS if s.name in names], load, numbers, seconds, body_bytes)
+        picked = [s for s in SCENARIOS if s.name in names]
+        rows = measure_all(picked, load, sweep(numbers, body_bytes, large=large), seconds)
         beside = ext_proc_rows(seconds) if EXT_PROC_CPU in names else []
         figures = [row for name in APART if name in names for row in apart_rows(name, seconds)]
     except (RuntimeError, TidegateError) as exc:
@@ -100,26 +107,30 @@ def apart_rows(name: str, seconds: float) -> list[dict[str, Any]]:
         return measured(seconds)
 
 
-def measure_all(
-    scenarios: list[Scenario], load: Generator, numbers: list[int], seconds: float, body_bytes: int
-) -> list[Row]:
-    """Every scenario at every number of connections. Raises RuntimeError when something does not start."""
+def sweep(numbers: list[int], body_bytes: int, *, large: bool) -> list[tuple[int, int]]:
+    """(connections, bytes of the body) of each row: the asked size at each number, then the larger ones."""
+    return [(number, body_bytes) for number in numbers] + (LARGE if large else [])
+
+
+def measure_all(scenarios: list[Scenario], load: Generator, points: list[tuple[int, int]], seconds: float) -> list[Row]:
+    """Every scenario at every point of the sweep. Raises RuntimeError when something does not start."""
     rows: list[Row] = []
     if not scenarios:
         return rows
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with tempfile.TemporaryDirectory(prefix="tidegate-bench-") as name, Progress(*columns, console=console) as bar:
         folder = Path(name)
-        body = folder / "body.json"
-        body.write_bytes(chat_body(body_bytes))
-        task = bar.add_task("starting the engines", total=len(scenarios) * len(numbers))
+        for size in {size for _, size in points}:
+            (folder / f"body-{size}.json").write_bytes(chat_body(size))
+        task = bar.add_task("starting the engines", total=len(scenarios) * len(points))
         with upstream(folder) as engines:
             for scenario in scenarios:
                 bar.update(task, description=f"starting {scenario.name}")
                 (own := folder / scenario.name).mkdir()
                 with scenario.target(engines, own) as target:
-                    for number in numbers:
-                        bar.update(task, description=f"{scenario.about}, {number} connections")
+                    for number, size in points:
+                        bar.update(task, description=f"{scenario.about}, {number} × {report.size(size)}")
+                        body = folder / f"body-{size}.json"
                         row = measure(scenario.name, target, load, body=body, connections=number, seconds=seconds)
                         rows.append(row)
                         bar.advance(task)

@@ -19,36 +19,41 @@ OUT = Path(__file__).with_name("out") / "latest.json"
 
 
 def tables(rows: Sequence[Row], load: str) -> list[Table]:
-    """Rates and latencies, then CPU; × compares with the first scenario at the same number of connections."""
-    first = {row.connections: row for row in reversed(rows) if row.name == rows[0].name}
+    """Rates and latencies, then CPU; × compares with the first scenario at the same number of connections and body."""
+    first = {_point(row): row for row in reversed(rows) if row.name == rows[0].name}
     return [_rates(rows, first, load), _cpu(rows, first)]
 
 
-def _rates(rows: Sequence[Row], first: Mapping[int, Row], load: str) -> Table:
-    body = "/".join(dict.fromkeys(size(row.body_bytes) for row in rows))
+def _point(row: Row) -> tuple[int, int]:
+    return row.connections, row.body_bytes
+
+
+def _rates(rows: Sequence[Row], first: Mapping[tuple[int, int], Row], load: str) -> Table:
     view = _view(
-        f"{body} chat bodies; {load}; {os.cpu_count()} cores shared by all",
+        f"chat bodies; {load}; {os.cpu_count()} cores shared by all",
         ("requests/s", "×", "p50 ms", "×", "p99 ms", "×", "errors"),
     )
     for row in rows:
-        base = first.get(row.connections)
+        base = first.get(_point(row))
         cells = [_times(f"{row.rps:,.0f}", row.rps, base.rps if base else None)]
         cells += [_times(f"{row.p50_ms:.2f}", row.p50_ms, base.p50_ms if base else None)]
         cells += [_times(f"{row.p99_ms:.2f}", row.p99_ms, base.p99_ms if base else None)]
         errors = f"[red]{row.errors}[/]" if row.errors else "0"
-        view.add_row(row.name, str(row.connections), *(text for pair in cells for text in pair), errors)
+        view.add_row(
+            row.name, str(row.connections), size(row.body_bytes), *(text for pair in cells for text in pair), errors
+        )
     return view
 
 
-def _cpu(rows: Sequence[Row], first: Mapping[int, Row]) -> Table:
+def _cpu(rows: Sequence[Row], first: Mapping[tuple[int, int], Row]) -> Table:
     names = list(dict.fromkeys(name for row in rows for name in row.cpu_us))
     view = _view("CPU, µs a request, user and system", (*names, "sum", "×"))
     for row in rows:
-        base = first.get(row.connections)
+        base = first.get(_point(row))
         cells = [f"{row.cpu_us[name]:,.0f}" if name in row.cpu_us else "-" for name in names]
         spent = sum(row.cpu_us.values())
         total = _times(f"{spent:,.0f}", spent, sum(base.cpu_us.values()) if base else None)
-        view.add_row(row.name, str(row.connections), *cells, *total)
+        view.add_row(row.name, str(row.connections), size(row.body_bytes), *cells, *total)
     return view
 
 
@@ -86,7 +91,7 @@ def _at_most(target: float | None) -> str:
 def _view(title: str, columns: Sequence[str]) -> Table:
     view = Table(title=title, box=SIMPLE_HEAD)
     view.add_column("scenario", no_wrap=True)
-    for column in ("conn", *columns):
+    for column in ("conn", "body", *columns):
         view.add_column(column, justify="right", no_wrap=True)
     return view
 

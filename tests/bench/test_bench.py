@@ -93,8 +93,8 @@ def test_ratio_is_to_the_first_scenario_at_the_same_connections() -> None:
     with console.capture() as captured:
         console.print(*report.tables(rows, "load by nobody"))
     lines = captured.get().splitlines()
-    assert any(line.split()[:4] == ["other", "1", "500", "0.50"] for line in lines)
-    assert any(line.split()[:4] == ["other", "16", "1,000", "0.25"] for line in lines)
+    assert any(line.split()[:6] == ["other", "1", "2", "KiB", "500", "0.50"] for line in lines)
+    assert any(line.split()[:6] == ["other", "16", "2", "KiB", "1,000", "0.25"] for line in lines)
 
 
 def test_rows_are_written_as_json(tmp_path: Path) -> None:

@@ -11,12 +11,13 @@ from envoy.config.core.v3 import health_check_pb2
 from envoy.extensions.filters.http.ext_proc.v3 import ext_proc_pb2
 from envoy.extensions.filters.network.http_connection_manager.v3 import http_connection_manager_pb2 as hcm
 from envoy.extensions.load_balancing_policies.override_host.v3 import override_host_pb2
+from envoy.extensions.upstreams.http.v3 import http_protocol_options_pb2
 
 from tests.xds.worlds import CHAT, DESIRED, IMAGES, endpoint, with_endpoints
 from xds_server.consistency import check
 from xds_server.desired import Desired
 from xds_server.resources import build
-from xds_server.resources.names import EXT_PROC_FILTER
+from xds_server.resources.names import EXT_PROC_CLUSTER, EXT_PROC_FILTER
 from xds_server.snapshot import snapshot_of
 from xds_server.type_urls import CLUSTER, ENDPOINT, LISTENER, ROUTE
 
@@ -213,3 +214,11 @@ def test_an_endpoint_named_by_host_keeps_its_name_beside_its_address() -> None:
 def test_two_clusters_have_a_route_each() -> None:
     table = routes_of(DESIRED)
     assert [table[c.name].route.cluster for c in (CHAT, IMAGES)] == ["chat", "images"]
+
+
+def test_many_large_bodies_at_once_are_no_flood_to_ext_proc() -> None:
+    """Envoy's default of 10,000 outbound frames cut the connection at 64 bodies of 10 MiB."""
+    options = build(DESIRED)[CLUSTER][EXT_PROC_CLUSTER].typed_extension_protocol_options
+    message = http_protocol_options_pb2.HttpProtocolOptions()
+    next(iter(options.values())).Unpack(message)
+    assert message.explicit_http_config.http2_protocol_options.max_outbound_frames.value >= 1_000_000

@@ -22,6 +22,9 @@ from xds_server.resources.names import EXT_PROC_CLUSTER, HTTP_OPTIONS
 from xds_server.resources.wrap import UInt32, packed, seconds
 
 CONNECT_TIMEOUT_SECONDS: Final = 1.0
+# Envoy takes 10,000 frames of 16 KiB that wait to be sent for a flood and cuts the connection with every request on
+# it. 64 bodies of 10 MiB at once are 40,000; the peer is our own.
+FRAMES_TO_OURSELVES: Final = 10_000_000
 # uvicorn, which serves most engines, closes an idle connection after 5 s. Envoy lets go first: a request that
 # meets a closing connection fails, and is not repeated, since its generation may have started.
 ENGINE_IDLE_SECONDS: Final = 4.0
@@ -132,7 +135,8 @@ def _http1() -> Any:
 def _http2() -> Any:
     """HTTP/2 with pings, so that a silent ext_proc host is noticed within seconds."""
     keepalive = protocol_pb2.KeepaliveSettings(interval=seconds(5), timeout=seconds(2))
-    explicit = http.HttpProtocolOptions.ExplicitHttpConfig(
-        http2_protocol_options=protocol_pb2.Http2ProtocolOptions(connection_keepalive=keepalive)
+    options = protocol_pb2.Http2ProtocolOptions(
+        connection_keepalive=keepalive, max_outbound_frames=UInt32(value=FRAMES_TO_OURSELVES)
     )
+    explicit = http.HttpProtocolOptions.ExplicitHttpConfig(http2_protocol_options=options)
     return http.HttpProtocolOptions(explicit_http_config=explicit)
