@@ -11,7 +11,6 @@ from typing import Any
 import grpc
 from aiohttp import web
 from envoy.config.core.v3 import base_pb2
-from envoy.service.discovery.v3 import discovery_pb2
 from envoy.service.ext_proc.v3 import external_processor_pb2, external_processor_pb2_grpc
 
 from tests.conftest import take_free_port
@@ -139,6 +138,6 @@ class _Cut:
 
     async def write(self, data: bytes) -> None:
         await self._context.write(data)
-        if self._servicer.cut_after == discovery_pb2.DiscoveryResponse.FromString(data).type_url:
+        if self._servicer.cut_after is not None and self._servicer.cut_after.encode() in data:
             self._servicer.cut_after = None
             await self._context.abort(grpc.StatusCode.UNAVAILABLE, "cut")

@@ -85,7 +85,7 @@ def pace(*served: int, at_ms: int = 0) -> tuple[Pace, Desired]:
     ],
     ids=["too soon", "soon enough", "too small", "small, but it has settled", "nothing", "a drain", "a clock set back"],
 )
-def test_a_weight_is_pushed_at_most_five_times_a_second(due: bool, weight: int, now_ms: int) -> None:
+def test_fact_45_a_weight_is_pushed_at_most_five_times_a_second(due: bool, weight: int, now_ms: int) -> None:
     one, served = pace(100)
     assert one.is_due(served, world((endpoint(1, weight),)), now_ms) is due
 

@@ -190,6 +190,51 @@ def test_what_envoy_would_refuse_or_fail_on_is_found(damage: Callable[[Any], Non
         check(messages)
 
 
+def refuses(said: str, *damages: Callable[[Any], None]) -> None:
+    for damage in damages:
+        messages = built()
+        damage(messages)
+        with pytest.raises(InconsistentResources, match=said):
+            check(messages)
+
+
+def test_fact_16_what_is_there_twice_is_never_served() -> None:
+    refuses("twice", endpoint_twice, locality_twice, host_twice)
+
+
+def test_fact_17_one_bad_endpoint_keeps_the_whole_candidate_from_being_served() -> None:
+    refuses("weight below 1", weight_zero)
+
+
+def test_fact_28_a_ring_that_no_load_balancer_can_build_is_never_served() -> None:
+    refuses("a ring of at least", ring_upside_down, ring_upside_down_in_a_policy)
+
+
+def test_fact_29_a_route_to_an_unknown_cluster_is_never_served() -> None:
+    refuses("is no cluster", cluster_of_a_route_gone, split_to_nowhere, mirror_to_nowhere)
+
+
+def test_fact_37_a_resource_bears_the_name_that_it_is_filed_under() -> None:
+    refuses("calls itself", name_differs)
+
+
+def test_fact_48_weights_are_at_least_1_and_their_sum_fits() -> None:
+    refuses("weight below 1", weight_zero, no_weight)
+    refuses("sum to", too_heavy_together)
+
+
+def test_fact_53_priorities_have_no_gap() -> None:
+    refuses("leave some out", priority_gap)
+
+
+def test_fact_54_an_endpoint_is_at_an_address() -> None:
+    refuses("is not an IP address", host_name)
+
+
+def test_fact_55_the_weights_of_a_split_have_a_sum() -> None:
+    refuses("sum to 0", weightless_split)
+
+
 def test_every_fault_is_named_at_once() -> None:
     messages = built()
     weight_zero(messages)

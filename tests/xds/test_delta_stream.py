@@ -18,6 +18,14 @@ def started() -> DeltaClient:
     return client
 
 
+def test_fact_42_a_change_among_thousands_of_clusters_is_one_resource() -> None:
+    many = {f"c{n}": 1 for n in range(3000)}
+    client = DeltaClient(serving(many))
+    client.ack_all(client.ask(CLUSTER))
+    [response] = client.publish(serving({**many, "c7": 2}))
+    assert resource_names(response) == ["c7"]
+
+
 def test_fact_05_error_detail_alone_makes_a_delta_nack(started: DeltaClient) -> None:
     accepted = started.stream.status(0).acked["eds"]
     [bad] = started.publish(serving({"a": 1, "b": 1}, {"a": 7}))

@@ -98,7 +98,7 @@ async def test_a_small_change_waits_until_it_has_settled(world: World) -> None:
     assert world.weights() == [505, 500]
 
 
-async def test_a_lost_store_changes_nothing(world: World) -> None:
+async def test_fact_11_a_lost_store_changes_nothing(world: World) -> None:
     await world.decide(e1=100, e2=900)
     await world.publisher.tick()
     before = world.cache.snapshot

@@ -89,7 +89,7 @@ async def test_acks_and_nacks_are_counted_and_seen(served: Served) -> None:
     assert (served.counted("pushes", "cds"), served.counted("pushes", "eds")) == (1, 1)
 
 
-async def test_a_closed_stream_leaves_nothing_behind(served: Served) -> None:
+async def test_fact_20_a_closed_stream_leaves_nothing_behind(served: Served) -> None:
     stream = served.open()
     await stream.write(request(CLUSTER))
     await until(lambda: served.cache.watchers == 1, what="the stream watches")

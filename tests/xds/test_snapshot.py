@@ -31,7 +31,7 @@ def test_the_first_snapshot_changes_every_type() -> None:
     assert of_clusters(1).changed_types(None) == PUSH_ORDER
 
 
-def test_map_fields_are_serialised_in_one_order() -> None:
+def test_fact_27_map_fields_are_serialised_in_one_order() -> None:
     def with_metadata(keys: list[str]) -> Any:
         cluster = cluster_pb2.Cluster(name="c")
         for key in keys:

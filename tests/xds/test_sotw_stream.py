@@ -81,6 +81,32 @@ def test_fact_06_refused_content_is_not_sent_again(started: Client) -> None:
     assert "cds" not in types(started.publish(serving({"a": 2, "b": 1}, {"b": 9})))
 
 
+def test_fact_07_a_refusal_that_names_a_version_rolls_nothing_back(started: Client) -> None:
+    """Envoy may attach the error of an earlier cluster to a response that it applied."""
+    [applied, *_] = started.publish(serving({"a": 2, "b": 1}))
+    assert "cds" not in types(started.nack(applied))
+    [response, *_] = started.publish(serving({"a": 2, "b": 2}))
+    assert response.resources[0].version == applied.resources[0].version
+
+
+def test_fact_11_a_cluster_set_is_empty_only_when_the_snapshot_is(started: Client) -> None:
+    pushed = started.ack_all(started.publish(serving({"a": 1}, route_to="a only")))
+    assert [resource_names(r) for r in pushed if r.type_url == CLUSTER] == [["a"]]
+
+
+@pytest.mark.parametrize("type_url", [ENDPOINT, ROUTE])
+def test_fact_12_no_empty_response_of_endpoints_or_routes_is_sent(type_url: str) -> None:
+    client = Client(serving({"a": 1}))
+    assert client.ask(type_url, ["missing"]) == []
+    assert client.publish(serving({})) == []
+
+
+def test_fact_29_routes_wait_until_the_cluster_that_they_name_is_warm(started: Client) -> None:
+    [clusters] = started.publish(serving({"a": 1, "b": 1, "c": 1}, route_to="c"))
+    assert clusters.type_url == CLUSTER
+    assert types(started.ack(clusters)) == ["rds"]
+
+
 def test_what_was_good_before_a_nack_is_sent_when_it_is_served_again(started: Client) -> None:
     [bad, *_] = started.publish(serving({"a": 2, "b": 1}))
     started.nack(bad)
