@@ -13,7 +13,7 @@ import structlog
 from prometheus_client import CollectorRegistry
 
 from tidegate.domain.errors import ConfigError, StoreError
-from tidegate.domain.topology import Topology, split_address
+from tidegate.domain.topology import Topology, WithoutPicker, split_address
 from tidegate.grpc_health import Health
 from tidegate.runtime import Service, now_ms
 from tidegate.settings.config_file import FileConfig, load
@@ -26,6 +26,7 @@ from xds_server import presence
 from xds_server.cache import SnapshotCache
 from xds_server.compose import Gateway
 from xds_server.metrics import ClientStates, XdsMetrics
+from xds_server.picker_watch import PickerWatch
 from xds_server.publisher import Publisher
 from xds_server.resolver import Resolver
 from xds_server.resources.names import EXT_PROC_CLUSTER
@@ -63,8 +64,10 @@ async def serve_on(store: Store, file: FileConfig, settings: XdsSettings, compan
     service, metrics = Service("xds", registry), XdsMetrics(registry)
     streams, clock = Streams(metrics), StoreClock(store)
     ClientStates(lambda: streams.status(now_ms()), registry)
+    gateway = await gateway_of(file, settings, resolver)
+    picker = PickerWatch(gateway.ext_proc_host, gateway.ext_proc_port, registry)
     publisher = Publisher(
-        gateway=await gateway_of(file, settings, resolver),
+        gateway=gateway,
         topology=file.topology,
         store=store,
         cache=cache,
@@ -72,6 +75,7 @@ async def serve_on(store: Store, file: FileConfig, settings: XdsSettings, compan
         clock_ms=clock,
         sample_ttl_ms=settings.sample_ttl_ms,
         resolver=resolver,
+        picker_away=lambda: picker.away,
     )
     page = MetricsPage(registry, lambda: None if cache.snapshot else "nothing to serve yet")
     health = Health(*SERVICES)
@@ -80,6 +84,8 @@ async def serve_on(store: Store, file: FileConfig, settings: XdsSettings, compan
         metrics_listen = await page.start(settings.metrics_listen)
         service.spawn("clock", clock.run)
         service.spawn("publisher", lambda: publisher.run(settings.tick_ms))
+        if gateway.without_picker is not WithoutPicker.REFUSE:
+            service.spawn("picker", lambda: picker.run(publisher.picker_changed))
         service.spawn("presence", lambda: _beat(store, file.topology, publisher, streams, listen))
         for name, companion in companions:
             service.spawn(name, lambda companion=companion: companion(store, file.topology, registry))  # type: ignore[misc]
@@ -111,6 +117,7 @@ async def gateway_of(file: FileConfig, settings: XdsSettings, resolver: Resolver
         ext_proc_host=ext_proc_host,
         ext_proc_port=ext_proc_port,
         cors_origin=file.gateway.cors_origin,
+        without_picker=file.gateway.without_picker,
     )
 
 

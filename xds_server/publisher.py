@@ -44,10 +44,11 @@ class Publisher:
         clock_ms: Callable[[], int],
         sample_ttl_ms: int,
         resolver: Resolver,
+        picker_away: Callable[[], bool] = lambda: False,
     ) -> None:
         self._gateway, self._topology, self._store = gateway, topology, store
         self._cache, self._metrics, self._clock_ms = cache, metrics, clock_ms
-        self._sample_ttl_ms, self._resolver = sample_ttl_ms, resolver
+        self._sample_ttl_ms, self._resolver, self._picker_away = sample_ttl_ms, resolver, picker_away
         self._view, self._started_at_ms = StoreView(), clock_ms()
         self._assembler, self._pace = Assembler(), Pace()
         self.desired: Desired | None = None
@@ -69,10 +70,14 @@ class Publisher:
     async def tick(self) -> StoreError | None:
         """Look once and serve what changed. The error of a store that failed, which changes nothing served."""
         failure = await self._look()
-        waiting = failure is not None and self._view.read_at_ms == 0
-        if not waiting or self._clock_ms() - self._started_at_ms >= FIRST_LOOK_MS:
+        if self._view.read_at_ms or self._clock_ms() - self._started_at_ms >= FIRST_LOOK_MS:
             await self._publish()
         return failure
+
+    async def picker_changed(self) -> None:
+        """Serve what follows from it at once, whatever the store does; called beside `run`."""
+        if self.desired is not None:
+            await self._publish()
 
     async def _look(self) -> StoreError | None:
         names = [cluster.name for cluster in self._topology.clusters]
@@ -107,7 +112,8 @@ class Publisher:
     async def _publish(self) -> None:
         hosts = {host_of(a) for c in self._topology.clusters for a in addresses_of(c, self._view)}
         ips = await self._resolver.addresses(host for host in hosts if host is not None)
-        desired = compose(self._gateway, self._topology, self._view, ips, self._sample_ttl_ms)
+        away = self._picker_away()
+        desired = compose(self._gateway, self._topology, self._view, ips, self._sample_ttl_ms, picker_away=away)
         now_ms = self._clock_ms()
         if desired != self.desired and self._pace.is_due(self.desired, desired, now_ms):
             self.desired = desired

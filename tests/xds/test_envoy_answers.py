@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from tests.xds.conftest import Gateway, cluster, endpoint
-from xds_server.resources.listener import REWRITE_BYTES
+from xds_server.resources.by_model import REWRITE_BYTES
 
 pytestmark = pytest.mark.envoy
 CHAT = "/v1/chat/completions"

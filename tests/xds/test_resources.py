@@ -127,7 +127,7 @@ def test_aliases_are_listed_behind_the_models_and_each_name_once() -> None:
 def test_ext_proc_is_asked_for_the_headers_of_rules_once_each() -> None:
     processor = ext_proc_pb2.ExternalProcessor()
     manager = manager_of(replace(DESIRED, rule_headers=("content-type", "x-tier")))
-    assert manager.http_filters[0].typed_config.Unpack(processor)
+    assert next(f for f in manager.http_filters if f.name == EXT_PROC_FILTER).typed_config.Unpack(processor)
     assert list(processor.request_attributes) == [
         "request.path",
         "request.headers['content-encoding']",
@@ -142,13 +142,15 @@ def test_ext_proc_is_asked_for_posts_alone() -> None:
 
 
 def test_the_filter_chain_is_ext_proc_buffer_fault_router() -> None:
-    names = [f.name.rpartition(".")[2] for f in manager_of(DESIRED).http_filters]
-    assert names == ["ext_proc", "buffer", "fault", "router"]
+    filters = manager_of(DESIRED).http_filters
+    assert [f.name.rpartition(".")[2] for f in filters if not f.disabled] == ["ext_proc", "buffer", "fault", "router"]
+    assert [f.name.rpartition(".")[2] for f in filters if f.disabled] == ["whole_body", "json_to_metadata"]
 
 
 def test_ext_proc_sees_one_body_message_and_nothing_else() -> None:
     processor = ext_proc_pb2.ExternalProcessor()
-    assert manager_of(DESIRED).http_filters[0].typed_config.Unpack(processor)
+    filters = manager_of(DESIRED).http_filters
+    assert next(f for f in filters if f.name == EXT_PROC_FILTER).typed_config.Unpack(processor)
     mode = processor.processing_mode
     kinds = type(mode)
     assert (mode.request_header_mode, mode.response_header_mode) == (kinds.SKIP, kinds.SKIP)

@@ -23,6 +23,7 @@ INSIDE_ANY = (
     "extensions.filters.http.buffer.v3",
     "extensions.filters.http.ext_proc.v3",
     "extensions.filters.http.fault.v3",
+    "extensions.filters.http.json_to_metadata.v3",
     "extensions.filters.http.router.v3",
     "extensions.filters.network.http_connection_manager.v3",
     "extensions.http.early_header_mutation.header_mutation.v3",

@@ -28,6 +28,18 @@ class LbPolicy(StrEnum):
     WEIGHTED = "weighted"
 
 
+class WithoutPicker(StrEnum):
+    """What Envoy does with requests while no ext_proc answers.
+
+    `BY_MODEL`: it reads the model's name itself, from the moment that ext_proc is seen to be away; `BY_MODEL_ALWAYS`:
+    it reads it of every request, so that there is no such moment; `REFUSE`: it answers 503.
+    """
+
+    BY_MODEL = "by_model"
+    BY_MODEL_ALWAYS = "by_model_always"
+    REFUSE = "refuse"
+
+
 class Precision(StrEnum):
     """Number format of the weights an engine serves."""
 

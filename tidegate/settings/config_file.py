@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from tidegate.domain.errors import ConfigError
 from tidegate.domain.routing import Api, Media, RouteMatch, RouteRule, Split, TokenRange, parse_token_range
-from tidegate.domain.topology import Cluster, Endpoint, Kind, LbPolicy, Precision, Topology
+from tidegate.domain.topology import Cluster, Endpoint, Kind, LbPolicy, Precision, Topology, WithoutPicker
 from tidegate.settings.config_checks import cross_faults
 from tidegate.settings.config_model import (
     ClusterSection,
@@ -36,6 +36,7 @@ class Gateway:
     max_request_bytes: int = GatewaySection.model_fields["max_request_bytes"].default
     expose_routing: bool = GatewaySection.model_fields["expose_routing"].default
     cors_origin: str | None = GatewaySection.model_fields["cors_origin"].default
+    without_picker: WithoutPicker = WithoutPicker.BY_MODEL
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +116,7 @@ def _gateway(section: GatewaySection) -> Gateway:
         max_request_bytes=section.max_request_bytes,
         expose_routing=section.expose_routing,
         cors_origin=section.cors_origin,
+        without_picker=WithoutPicker(section.without_picker),
     )
 
 

@@ -141,6 +141,7 @@ class GatewaySection(Section):
     max_request_bytes: int = Field(default=32 << 20, gt=0, lt=1 << 32)
     expose_routing: bool = False
     cors_origin: Origin | None = None
+    without_picker: Literal["by_model", "by_model_always", "refuse"] = "by_model"
 
 
 class EndpointSection(Section):

@@ -14,7 +14,6 @@ from typing import Any, Final
 
 from envoy.config.route.v3 import route_components_pb2 as components
 from envoy.extensions.filters.http.buffer.v3 import buffer_pb2
-from envoy.extensions.filters.http.ext_proc.v3 import ext_proc_pb2
 from envoy.extensions.filters.http.json_to_metadata.v3 import json_to_metadata_pb2 as json_to_metadata
 from envoy.type.matcher.v3 import metadata_pb2, string_pb2, value_pb2
 from google.protobuf import struct_pb2
@@ -75,7 +74,8 @@ def enable(route: Any, desired: Desired) -> Any:
         config[WHOLE_BODY_FILTER].CopyFrom(packed(buffer_pb2.BufferPerRoute(buffer=whole_body(desired))))
         config[JSON_TO_METADATA_FILTER].CopyFrom(packed(model_of_body(desired.default_model)))
     if has_filters(desired) and desired.picker_away:
-        config[EXT_PROC_FILTER].CopyFrom(packed(ext_proc_pb2.ExtProcPerRoute(disabled=True)))
+        # Not ExtProcPerRoute: ext_proc would look at the route that the model chose.
+        config[EXT_PROC_FILTER].CopyFrom(packed(components.FilterConfig(disabled=True)))
     return route
 
 
@@ -108,7 +108,9 @@ def _match(models: Iterable[str], headers: Iterable[tuple[str, str]]) -> Any:
 
 def _named(models: Sequence[str]) -> Any:
     exact = [value_pb2.ValueMatcher(string_match=string_pb2.StringMatcher(exact=name)) for name in models]
-    return _metadata(value_pb2.ValueMatcher(or_match=value_pb2.OrMatcher(value_matchers=exact)) if exact[1:] else exact[0])
+    return _metadata(
+        value_pb2.ValueMatcher(or_match=value_pb2.OrMatcher(value_matchers=exact)) if exact[1:] else exact[0]
+    )
 
 
 def _any_model() -> Any:

@@ -1,0 +1,125 @@
+"""Whether any ext_proc answers, seen from here: what decides that Envoy has to do without.
+
+Redis does not tell: it may be away itself, and a beat ends seconds after its instance. So every instance is asked
+for its gRPC health, by the address at which Envoy finds it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any, Final
+
+import grpc
+import structlog
+from prometheus_client import CollectorRegistry, Gauge
+
+from tidegate.grpc_health import HEALTH, SERVING
+from xds_server.resolver import Lookup, system_lookup
+
+EVERY_SECONDS: Final = 0.2
+PATIENCE_SECONDS: Final = 0.5
+BACK_SECONDS: Final = 1.0
+"""How long an ext_proc has to answer before requests are sent to it again."""
+LOOKUP_EVERY_SECONDS: Final = 5.0
+
+_CHANNEL: Final = (
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.min_reconnect_backoff_ms", 100),
+    ("grpc.max_reconnect_backoff_ms", 400),
+    ("grpc.enable_http_proxy", 0),
+    ("grpc.use_local_subchannel_pool", 1),
+)
+
+log = structlog.get_logger("xds_server.picker")
+
+
+class PickerState:
+    """Away as soon as no instance answers; back once one has answered for `BACK_SECONDS` on end. Pure."""
+
+    def __init__(self) -> None:
+        self.away = False
+        self._answers_since: float | None = None
+
+    def heard(self, any_serves: bool, at_seconds: float) -> bool:
+        """Take one round of answers; whether `away` changed by it."""
+        before = self.away
+        if not any_serves:
+            self.away, self._answers_since = True, None
+        elif self._answers_since is None:
+            self._answers_since = at_seconds
+        if any_serves and self._answers_since is not None and at_seconds - self._answers_since >= BACK_SECONDS:
+            self.away = False
+        return self.away != before
+
+
+class PickerWatch:
+    """Asks each address of `host` in turn. `away` is read by the publisher, `changed` is awaited after each change."""
+
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        registry: CollectorRegistry,
+        lookup: Lookup = system_lookup,
+        monotonic_seconds: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._host, self._port, self._lookup, self._now = host, port, lookup, monotonic_seconds
+        self._state, self._channels = PickerState(), dict[str, Any]()
+        self._looked_up_at: float | None = None
+        self._gauge = Gauge("tidegate_xds_picker_away", "1 while no ext_proc answers, else 0", registry=registry)
+
+    @property
+    def away(self) -> bool:
+        """Whether no ext_proc answers."""
+        return self._state.away
+
+    async def run(self, changed: Callable[[], Awaitable[None]]) -> None:
+        """Ask every 200 ms until cancelled."""
+        try:
+            while True:
+                if self._state.heard(await self._any_serves(), self._now()):
+                    self._say()
+                    await changed()
+                await asyncio.sleep(EVERY_SECONDS)
+        finally:
+            await self._keep(())
+
+    def _say(self) -> None:
+        self._gauge.set(self.away)
+        if self.away:
+            log.warning("no ext_proc answers; Envoy does without", ext_proc=f"{self._host}:{self._port}")
+        else:
+            log.info("ext_proc answers again", ext_proc=f"{self._host}:{self._port}")
+
+    async def _any_serves(self) -> bool:
+        await self._look_up()
+        answers = await asyncio.gather(*map(self._serves, self._channels.values()))
+        return any(answers)
+
+    async def _serves(self, channel: Any) -> bool:
+        try:
+            answer = await channel.unary_unary(f"/{HEALTH}/Check")(b"", timeout=PATIENCE_SECONDS)
+        except grpc.RpcError:
+            return False
+        return bool(answer == SERVING)
+
+    async def _look_up(self) -> None:
+        now = self._now()
+        if self._looked_up_at is not None and now - self._looked_up_at < LOOKUP_EVERY_SECONDS and self._channels:
+            return
+        self._looked_up_at = now
+        try:
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                await self._keep(await self._lookup(self._host))
+        except OSError:  # a name that does not resolve keeps its last addresses
+            return
+
+    async def _keep(self, ips: Iterable[str]) -> None:
+        """One channel an address."""
+        wanted = {f"[{ip}]:{self._port}" if ":" in ip else f"{ip}:{self._port}" for ip in ips}
+        for gone in self._channels.keys() - wanted:
+            await self._channels.pop(gone).close()
+        for address in sorted(wanted - self._channels.keys()):
+            self._channels[address] = grpc.aio.insecure_channel(address, options=_CHANNEL)
