@@ -13,7 +13,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from bench import agent_fleet, agent_latency, body_memory, ext_proc_cpu, page_parse, parse_cost, report
+from bench import agent_fleet, agent_latency, body_memory, ext_proc_cpu, page_parse, parse_cost, report, xds_scale
 from bench.body import chat_body
 from bench.driver import measure
 from bench.load import Generator, generator
@@ -32,6 +32,10 @@ APART: dict[str, tuple[str, Callable[[float], list[dict[str, Any]]]]] = {
     "page": ("reading an engine's metrics page", lambda _: page_parse.figures()),
     "agent-latency": ("an agent that reads eight engines", lambda seconds: agent_latency.measure(4 * seconds)),
     "agent-fleet": ("1,000 endpoints published ten times a second", lambda seconds: agent_fleet.measure(2 * seconds)),
+    "xds-scale": (
+        "1,000 endpoints before 50 Envoys, both protocols",
+        lambda seconds: xds_scale.measure(seconds=seconds),
+    ),
 }
 # Connections and body: an ordinary long prompt, a whole book, and what the limit still lets through.
 LARGE = [(8, 32 << 10), (8, 220 << 10), (8, 2 << 20), (4, 10 << 20)]

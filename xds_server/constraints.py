@@ -40,9 +40,14 @@ def broken_constraints(message: Any) -> Broken:
     for oneof in _required_oneofs(descriptor):
         if message.WhichOneof(oneof) is None:
             yield oneof, "must be set"
-    for field, rules in _checked_fields(descriptor):
+    always, if_set = _checked_fields(descriptor)
+    for field, rules in always:
         for path, what in _field(message, field, rules):
             yield f"{field.name}{path}", what
+    for field, _ in message.ListFields():
+        if field.number in if_set:
+            for path, what in _field(message, field, if_set[field.number]):
+                yield f"{field.name}{path}", what
 
 
 def _packed(message: any_pb2.Any) -> Broken:
@@ -65,13 +70,18 @@ def _required_oneofs(descriptor: Any) -> tuple[str, ...]:
 
 
 @cache
-def _checked_fields(descriptor: Any) -> tuple[tuple[FieldDescriptor, Any], ...]:
-    """Fields that have rules, or that hold messages, which may."""
+def _checked_fields(descriptor: Any) -> tuple[tuple[tuple[FieldDescriptor, Any], ...], dict[int, Any]]:
+    """Fields whose rules bind even when they are not set, and those, by number, that are looked at when they are.
+
+    A field without rules that holds messages is looked at for what these hold.
+    """
     options = descriptor.GetOptions()
     if options.Extensions[validate_pb2.disabled] or options.Extensions[validate_pb2.ignored]:
-        return ()
-    rules = ((f, f.GetOptions().Extensions[validate_pb2.rules]) for f in descriptor.fields)
-    return tuple((f, r) for f, r in rules if f.message_type is not None or r.ByteSize())
+        return (), {}
+    rules = [(f, f.GetOptions().Extensions[validate_pb2.rules]) for f in descriptor.fields]
+    always = tuple((f, r) for f, r in rules if r.ByteSize() and (not f.has_presence or _is_required(r)))
+    bound = {f.number for f, _ in always}
+    return always, {f.number: r for f, r in rules if f.number not in bound and (f.message_type or r.ByteSize())}
 
 
 def _field(message: Any, field: FieldDescriptor, rules: Any) -> Broken:
