@@ -112,7 +112,7 @@ def stop_up(cluster: Up) -> None:
     if cluster.process.poll() is None:
         cluster.process.terminate()
     try:
-        cluster.process.wait(timeout=20)
+        cluster.process.wait(timeout=60)
     except subprocess.TimeoutExpired:
         cluster.process.kill()
         cluster.process.wait()
