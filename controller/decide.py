@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from controller.roster import roster
 from controller.state import State
 from tidegate.domain.load import LoadRules
+from tidegate.domain.membership import Membership
 from tidegate.domain.operators import Intent, read_orders
 from tidegate.domain.sample import EndpointSample
 from tidegate.domain.topology import Cluster, Precision, Topology
@@ -22,14 +23,14 @@ class World:
     now_ms: int
     keys: RawOperatorKeys
     samples: Sequence[EndpointSample]
-    registered: Sequence[tuple[str, str, int]]
+    membership: Membership
 
 
 def decide_all(
     topology: Topology, world: World, before: State, *, sample_ttl_ms: int, rules: LoadRules
 ) -> tuple[State, list[ClusterDecision]]:
     """The state after this look, and a decision for every cluster of the topology."""
-    members = roster(topology, world.registered, world.now_ms)
+    members = roster(topology, world.membership)
     intent = read_orders(world.keys.weights, world.keys.drains, members, before.intent, world.keys.broken)
     samples = {(s.cluster, s.address): s for s in world.samples}
     decisions = []

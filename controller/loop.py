@@ -8,7 +8,7 @@ import os
 import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import structlog
@@ -17,9 +17,11 @@ from prometheus_client import CollectorRegistry
 from controller.audit import changes, explained_alike
 from controller.decide import World, decide_all
 from controller.instruments import Instruments
+from controller.orders import joined
 from controller.state import State, restored
 from tidegate.domain.errors import StoreError, StoreRefused
 from tidegate.domain.load import LoadRules
+from tidegate.domain.membership import Membership
 from tidegate.domain.topology import Topology
 from tidegate.runtime import backoff_seconds, now_ms
 from tidegate.store.clock import StoreClock
@@ -79,30 +81,49 @@ class Controller:
     clock: Callable[[], int] = now_ms
     instance: str = "controller"
     _state: State | None = None
+    _world: World | None = None
     _explained_at_ms: dict[str, int] = field(default_factory=dict)
     _beat_at_ms: int | None = None
 
     async def tick(self) -> int:
-        """Publish what changed; how many clusters were written. Raises StoreError, and then changes nothing."""
+        """Publish what changed; how many clusters were written. Raises StoreError, and then changes nothing.
+
+        A store that holds nothing of what was published was emptied: what operators typed is written back, and stays
+        in force.
+        """
         names = [c.name for c in self.topology.clusters]
         before = self._state or restored(await self.store.explain(names), await self.store.rejected())
-        world = World(
-            now_ms=self.clock(),
-            keys=await self.store.operator_keys(names, ()),
-            samples=await self.store.samples(),
-            registered=await self.store.registered(),
-        )
+        world = await self._look(names)
+        published = await self.store.effective(names)
+        emptied = not any(published.values()) and self._state is not None and any(before.explained.values())
+        if emptied and self._world is not None:
+            world = replace(world, keys=joined(self._world.keys, world.keys))
+            await self.store.restore(world.keys, world.membership.heard_ms)
+            log.warning("Redis was emptied; members and operators' keys were written back")
         after, decisions = decide_all(
             self.topology, world, before, sample_ttl_ms=self.sample_ttl_ms, rules=self.rules or LoadRules()
         )
-        written = await self._publish(before, after, decisions, world.now_ms)
-        self._state = after
+        written = await self._publish(before, after, decisions, published, world.now_ms)
+        self._state, self._world = after, world
         await self._beat(world.now_ms)
         return written
 
-    async def _publish(self, before: State, after: State, decisions: Sequence[ClusterDecision], at_ms: int) -> int:
+    async def _look(self, names: Sequence[str]) -> World:
+        """Keys are read before what was published: keys that are missing by accident show there."""
+        keys, samples = await self.store.operator_keys(names, ()), await self.store.samples()
+        registered, departed, now_ms = await self.store.registered(), await self.store.departed(), self.clock()
+        known = self._world.membership if self._world is not None else Membership()
+        return World(now_ms=now_ms, keys=keys, samples=samples, membership=known.after(registered, now_ms, departed))
+
+    async def _publish(
+        self,
+        before: State,
+        after: State,
+        decisions: Sequence[ClusterDecision],
+        published: Mapping[str, Mapping[str, int]],
+        at_ms: int,
+    ) -> int:
         """Write clusters whose published weights differ, also when someone else changed or lost them."""
-        published = await self.store.effective([d.cluster for d in decisions])
         due = [d for d in decisions if self._is_due(d, published, before, after, at_ms)]
         events = changes(before, after, at_ms)
         rejected = after.intent.rejected

@@ -48,7 +48,8 @@ class FleetFeed:
     async def follow_decisions(self) -> None:
         """The controller's weights and the index of replicas, each `tick_ms`."""
         while True:
-            self._view.registered(await self._store.registered(), self._clock())
+            index, departed = await self._store.registered(), await self._store.departed()
+            self._view.registered(index, self._clock(), departed)
             self._view.weighted(await self._store.effective(self._view.names))
             await asyncio.sleep(self._tick_seconds)
 

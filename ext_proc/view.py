@@ -7,9 +7,11 @@ makes a sample worthless. All methods are synchronous and belong to the event lo
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from ipaddress import IPv4Address, IPv6Address, ip_address
 
+from tidegate.domain.membership import Membership, Place
 from tidegate.domain.pick.candidate import Candidate, Moment
 from tidegate.domain.pick.choose import can_serve, choose
 from tidegate.domain.pick.ledger import DispatchLedger
@@ -44,6 +46,7 @@ class ClusterView:
         self._ordered = tuple(self._candidates.values())
         self._ledger = DispatchLedger()
         self._picks = 0
+        self._told = False
         self._listing: dict[str, set[str]] = {}
 
     @property
@@ -60,10 +63,11 @@ class ClusterView:
         """Where the next request goes: up to two `ip:port`, best first, counted as dispatched to the first.
 
         Replicas that list `adapter` are preferred: others are chosen where none of those can be. Empty when
-        Envoy's weights decide. Raises Refusal (no-endpoint) when every replica is known to be closed.
+        Envoy's weights decide, as they do where no replica is known because the store has not answered yet. Raises
+        Refusal (no-endpoint) when every replica is known to be closed.
         """
         moment = Moment(now_ms, self._ttl_ms, self._ledger.counts, self._picks)
-        if not can_serve(self._ordered, moment):
+        if (self._ordered or self._told) and not can_serve(self._ordered, moment):
             raise Refusal(Reason.NO_ENDPOINT, f"No endpoint of `{self.cluster.name}` can serve.")
         if self.cluster.lb is not LbPolicy.PICK:
             return ()
@@ -96,7 +100,8 @@ class ClusterView:
                 self._put(replace(candidate, weight=weight))
 
     def registered(self, addresses: frozenset[str], now_ms: int) -> None:
-        """The index of registered replicas: a replica that is not in it, nor in the file, nor fresh, is gone."""
+        """The members that registered: a replica that is none, nor in the file, nor fresh, is gone."""
+        self._told = True
         for address in sorted(addresses - self._candidates.keys()):
             self._put(_candidate(address))
         for candidate in self._ordered:
@@ -147,6 +152,7 @@ class FleetView:
 
     def __init__(self, topology: Topology, sample_ttl_ms: int) -> None:
         self._clusters = {c.name: ClusterView(c, sample_ttl_ms) for c in topology.clusters}
+        self._membership = Membership()
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -184,10 +190,13 @@ class FleetView:
             if cluster in self._clusters:
                 self._clusters[cluster].left(address)
 
-    def registered(self, index: Iterable[tuple[str, str, int]], now_ms: int) -> None:
-        """The index of registered replicas: (cluster, address, sampled_at_ms)."""
+    def registered(
+        self, index: Iterable[tuple[str, str, int]], now_ms: int, departed: AbstractSet[Place] = frozenset()
+    ) -> None:
+        """The index of registered replicas, (cluster, address, sampled_at_ms), and who left on purpose."""
+        self._membership = self._membership.after(index, now_ms, departed)
         by_cluster: dict[str, set[str]] = {}
-        for cluster, address, _ in index:
+        for cluster, address in sorted(self._membership.members):
             by_cluster.setdefault(cluster, set()).add(address)
         for name, view in self._clusters.items():
             view.registered(frozenset(by_cluster.get(name, ())), now_ms)

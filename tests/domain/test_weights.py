@@ -57,6 +57,12 @@ def test_stale_unreachable_is_unknown_not_zero():
     assert decision.weight > 0
 
 
+def test_stale_zero_stays_while_another_replica_has_a_weight():
+    gone = replica("a:1", status=Status.UNREACHABLE, at=NOW - TTL - 1, last_automatic=0)
+    assert [one.weight for one in weigh(gone, replica("b:1", kv=0.5))] == [0, 500]
+    assert [one.weight for one in weigh(gone, Replica(address="b:1", last_automatic=7))] == [0, 7]
+
+
 def test_replica_without_sample_gets_the_mean_load_of_the_known():
     *_, unknown = weigh(replica("a:1", kv=0.2), replica("b:1", kv=0.6), Replica(address="c:1"))
     assert unknown.weight == 600
@@ -113,7 +119,7 @@ def test_explain_is_json_with_the_agreed_fields():
     explained = json.loads(json.dumps(decision.explain()))
     assert explained["load"] == {"latency": None, "vram": 0.4, "entropy": None, "total": 0.4}
     assert set(explained) == {
-        "load", "capacity", "automatic", "pinned", "drained", "status", "age_ms", "reason",
+        "load", "capacity", "automatic", "pinned", "drained", "status", "age_ms", "stale", "reason",
     }  # fmt: skip
 
 

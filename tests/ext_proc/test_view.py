@@ -157,11 +157,25 @@ def test_a_registered_replica_comes_and_goes_with_the_index() -> None:
     picker = Picker(topology(1))
     picker.view.registered([("phi-3", NEW, NOW), ("unheard-of", NEW, NOW)], NOW)
     assert known(picker) == {ONE, NEW}
-    picker.view.registered([], NOW)
+    picker.view.registered([], NOW, {("phi-3", NEW)})
     assert known(picker) == {ONE}
 
 
-def test_an_emptied_index_drops_no_replica_that_was_seen_just_now() -> None:
+def test_an_emptied_index_drops_no_member() -> None:
+    picker = Picker(topology(1))
+    picker.view.registered([("phi-3", NEW, NOW)], NOW)
+    picker.view.registered([], NOW + 10 * TTL_MS)
+    assert known(picker) == {ONE, NEW}
+
+
+def test_before_the_store_has_answered_a_cluster_without_known_replicas_is_left_to_envoy() -> None:
+    picker = Picker(topology(0))
+    assert picker.ask().destinations == []
+    picker.view.registered([], NOW)
+    assert picker.ask().status == 503
+
+
+def test_a_replica_that_sampled_but_never_registered_is_dropped_once_it_is_stale() -> None:
     picker = Picker(topology(1))
     picker.sample(NEW)
     picker.view.registered([], NOW)

@@ -13,7 +13,7 @@ from tests.conftest import until
 from tests.store.samples import bare_endpoint, endpoint, tick
 from tidegate.domain.errors import StoreUnavailable
 from tidegate.store.memory import MemoryStore
-from tidegate.store.ports import ClusterDecision, Event, Store
+from tidegate.store.ports import ClusterDecision, Event, RawOperatorKeys, Store
 from tidegate.store.redis import RedisStore
 
 LONG_MS = 600_000
@@ -184,6 +184,20 @@ async def test_a_decision_replaces_its_clusters_and_no_other(store: Store) -> No
     assert await store.effective(["phi-3", "sdxl"]) == {"phi-3": {"a:1": 500}, "sdxl": {"c:1": 7}}
     assert await store.explain(["phi-3", "sdxl"]) == {"phi-3": {"a:1": {"load": 0.4}}, "sdxl": {}}
     assert await store.rejected() == {}
+
+
+async def test_restoring_writes_what_is_missing_and_nothing_else(store: Store) -> None:
+    await store.publish(tick(endpoint(address="a:1")), ttl_ms=LONG_MS)
+    [(_, _, at_ms)] = await store.registered()
+    await store.set_field("weight:phi-3", "a:1", "2")
+    kept = RawOperatorKeys(
+        weights={"phi-3": {"a:1": "1", "b:1": "3"}}, tunes={"": {"ewma.alpha": "0.2"}}, splits={"m": {"x": "1000"}}
+    )
+    await store.restore(kept, {("phi-3", "a:1"): 5, ("phi-3", "b:1"): 7})
+    assert await store.registered() == [("phi-3", "b:1", 7), ("phi-3", "a:1", at_ms)]
+    found = await store.operator_keys(["phi-3"], ["m"])
+    assert found.weights == {"phi-3": {"a:1": "2", "b:1": "3"}}
+    assert (found.tunes, found.splits) == ({"": {"ewma.alpha": "0.2"}}, {"m": {"x": "1000"}})
 
 
 async def test_what_was_rejected_is_replaced_as_a_whole(store: Store) -> None:

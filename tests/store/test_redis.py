@@ -22,7 +22,7 @@ from tests.store.samples import endpoint, tick
 from tidegate.cli.binaries import redis_server_binary
 from tidegate.domain.errors import ConfigError, StoreError, StoreRefused, StoreUnavailable
 from tidegate.domain.sample import Status
-from tidegate.store.ports import ClusterDecision, Event
+from tidegate.store.ports import ClusterDecision, Event, RawOperatorKeys
 from tidegate.store.redis import RedisStore
 
 LONG_MS = 600_000
@@ -40,6 +40,7 @@ CALLS: dict[str, Callable[[RedisStore], Any]] = {
     "set_field": lambda store: store.set_field("weight:phi-3", "a:1", "1"),
     "clear_field": lambda store: store.clear_field("weight:phi-3", "a:1"),
     "write_decisions": lambda store: store.write_decisions([DECISION], {}, [Event(at_ms=1, who="a", what="b")]),
+    "restore": lambda store: store.restore(RawOperatorKeys(weights={"phi-3": {"a:1": "1"}}), {("phi-3", "a:1"): 1}),
     "effective": lambda store: store.effective(["phi-3"]),
     "explain": lambda store: store.explain(["phi-3"]),
     "rejected": lambda store: store.rejected(),

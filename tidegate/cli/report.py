@@ -67,8 +67,17 @@ async def _gather(store: Store, topology: Topology | None, now_ms: int) -> dict[
             ]
             for name in dict.fromkeys((*SERVICES, *present))
         },
-        "redis": {"reachable": True, "error": None},
+        "redis": {"reachable": True, "error": await _write_trouble(store)},
     }
+
+
+async def _write_trouble(store: Store) -> str | None:
+    """Why the store takes no writes: then what is read here grows old, and beats are missing of services that live."""
+    try:
+        await store.ping()
+    except StoreError as exc:
+        return str(exc)
+    return None
 
 
 def _of_topology(topology: Topology | None) -> list[dict[str, Any]]:
@@ -119,7 +128,7 @@ def _cluster(
 def _endpoint(
     address: str, sample: EndpointSample | None, weight: int | None, why: Mapping[str, Any], now_ms: int
 ) -> dict[str, Any]:
-    """`status` is "unknown" for a replica that no agent has a sample of."""
+    """`status` is "unknown" for a replica that no agent has a sample of; `stale`: it keeps its last weight unseen."""
     return {
         "address": address,
         "status": str(sample.status) if sample else "unknown",
@@ -131,4 +140,5 @@ def _endpoint(
         "drained": why.get("drained"),
         "load": NO_LOAD | dict(why.get("load") or {}),
         "age_ms": sample.age_ms(now_ms) if sample else None,
+        "stale": bool(why.get("stale")),
     }

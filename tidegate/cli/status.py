@@ -37,7 +37,7 @@ def _print(report: dict[str, Any]) -> None:
     console = Console(highlight=False)
     if not console.is_terminal:
         console.width = 200  # piped output is for grep, not for a screen
-    if not report["redis"]["reachable"]:
+    if report["redis"]["error"]:
         console.print(f"[red]{escape(report['redis']['error'])}[/]")
     console.print(_replicas(report))
     for name, instances in report["services"].items():
@@ -56,8 +56,8 @@ def _print(report: dict[str, Any]) -> None:
 def _envoy(envoy: dict[str, Any]) -> str:
     """Whether an Envoy has all it was sent."""
     waiting = envoy.get("oldest_unacked_ms")
-    if envoy.get("nacked"):
-        refused = ", ".join(sorted(envoy["nacked"]))
+    if refusing := envoy.get("refusing", sorted(envoy.get("nacked", {}))):
+        refused = ", ".join(refusing)
         return f"[red]refused {refused}: {escape(envoy.get('last_error') or 'no reason given')}[/]"
     return "up to date" if waiting is None else f"[yellow]has not answered a push for {waiting / 1000:.1f} s[/]"
 

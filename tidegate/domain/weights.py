@@ -67,6 +67,7 @@ class Decision:
             "drained": self.drained,
             "status": self.status.value if self.status else None,
             "age_ms": self.age_ms,
+            "stale": self.status is None,
             "reason": self.reason,
         }
 
@@ -96,12 +97,14 @@ def decide(
     First rule that applies: a drain gives 0; a fresh sample whose status takes no traffic gives 0; a pin
     gives what was typed; a fresh sample with a known load gives the automatic weight; a fresh one without
     gives the weight at the mean load of the known; a stale or missing one keeps its last automatic weight
-    (fail static), else the weight at that mean. With no load known the mean is 0: plain capacity decides.
+    (fail static), else the weight at that mean. With no load known the mean is 0: plain capacity decides. A last
+    weight of 0 stays for as long as another replica has a weight: of a cluster that nobody sees, all are tried.
     """
     largest = max((RELATIVE_CAPACITY[r.precision] for r in replicas), default=1.0)
     fresh = {r.address: _fresh(r.sample, now_ms, sample_ttl_ms) for r in replicas}
     loads = {address: load_index(sample, kind, rules) if sample else UNKNOWN_LOAD for address, sample in fresh.items()}
     neutral = _mean(load.total for address, load in loads.items() if _serves(fresh[address]))
+    others = any(_serves(fresh[r.address]) or (fresh[r.address] is None and r.last_automatic) for r in replicas)
     return [
         _decide_one(
             replica,
@@ -109,6 +112,7 @@ def decide(
             loads[replica.address],
             capacity=RELATIVE_CAPACITY[replica.precision] / largest,
             neutral=neutral,
+            others=bool(others),
             now_ms=now_ms,
         )
         for replica in replicas
@@ -122,9 +126,10 @@ def _decide_one(
     *,
     capacity: float,
     neutral: float,
+    others: bool,
     now_ms: int,
 ) -> Decision:
-    automatic, why = _automatic(replica, sample, load, capacity, neutral)
+    automatic, why = _automatic(replica, sample, load, capacity, neutral, others=others)
     weight, reason = _commanded(replica, sample, automatic, why)
     return Decision(
         address=replica.address,
@@ -141,11 +146,11 @@ def _decide_one(
 
 
 def _automatic(
-    replica: Replica, sample: EndpointSample | None, load: LoadIndex, capacity: float, neutral: float
+    replica: Replica, sample: EndpointSample | None, load: LoadIndex, capacity: float, neutral: float, *, others: bool
 ) -> tuple[int, str]:
     if sample is not None and not sample.status.takes_traffic:
         return 0, f"it is {sample.status.value}"
-    if sample is None and replica.last_automatic:
+    if sample is None and (replica.last_automatic or (replica.last_automatic == 0 and others)):
         return replica.last_automatic, "no fresh sample: the last automatic weight stays"
     if sample is None:
         return automatic_weight(capacity, neutral), "no fresh sample: the cluster's mean load is assumed"

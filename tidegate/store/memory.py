@@ -130,6 +130,13 @@ class MemoryStore:
         self._rejected = dict(rejected)
         self._events.extend(events)
 
+    async def restore(self, keys: RawOperatorKeys, heard_ms: Mapping[tuple[str, str], int]) -> None:
+        """Write what is missing; what is there stays."""
+        self._now()
+        for key, fields in schema.operator_hashes(keys).items():
+            self._hashes[key] = {**fields, **self._hashes.get(key, {})}
+        self._index = {**heard_ms, **self._index}
+
     async def effective(self, clusters: Sequence[str]) -> dict[str, dict[str, int]]:
         """The published weights by cluster and address."""
         self._now()

@@ -107,6 +107,9 @@ class DecisionLog(Protocol):
     ) -> None:
         """Replace `effective:`/`explain:` of each given cluster and `rejected`, append events; atomically."""
 
+    async def restore(self, keys: RawOperatorKeys, heard_ms: Mapping[tuple[str, str], int]) -> None:
+        """Write operators' fields and places of the index back into an emptied store, where they are missing."""
+
     async def effective(self, clusters: Sequence[str]) -> dict[str, dict[str, int]]:
         """The published weights by cluster and address; a cluster nobody decided on is an empty dict."""
 
@@ -137,7 +140,7 @@ class Store(SampleSink, SampleSource, TimeSource, OperatorKeys, DecisionLog, Pre
     """Everything, as one object: what RedisStore and MemoryStore implement."""
 
     async def ping(self) -> None:
-        """Return when the store answers; raise a StoreError otherwise."""
+        """Return when the store answers and takes writes; raise a StoreError otherwise."""
 
     async def close(self) -> None:
         """Release connections. The store cannot be used afterwards."""

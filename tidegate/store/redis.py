@@ -197,6 +197,18 @@ class RedisStore:
         written += [(*cap, *schema.encode_event(event)) for event in events]
         await self._write(written)
 
+    async def restore(self, keys: RawOperatorKeys, heard_ms: Mapping[tuple[str, str], int]) -> None:
+        """HSETNX of each field, ZADD NX of each place: what was written meanwhile stays."""
+        written: list[Command] = [
+            ("HSETNX", self._keys.of(key), name, value)
+            for key, fields in schema.operator_hashes(keys).items()
+            for name, value in fields.items()
+        ]
+        index = [part for place, at in heard_ms.items() for part in (at, schema.member(*place))]
+        if index:
+            written.append(("ZADD", self._keys.endpoints, "NX", *index))
+        await self._write(written)
+
     async def effective(self, clusters: Sequence[str]) -> dict[str, dict[str, int]]:
         """The published weights by cluster and address."""
         replies = await self._read([("HGETALL", self._keys.effective(one)) for one in clusters])
@@ -259,8 +271,8 @@ class RedisStore:
         return int(seconds) * 1000 + int(microseconds) / 1000
 
     async def ping(self) -> None:
-        """Return when Redis answers."""
-        await self._read([("PING",)])
+        """Return when Redis answers and takes writes: a replica, or a disk that is full, answers PING well enough."""
+        await self._write([("SET", self._keys.of("probe"), 1, "PX", 1)])
 
     async def close(self) -> None:
         """Release every connection; a running `ticks()` raises StoreUnavailable, as does every later call."""

@@ -15,7 +15,7 @@ import msgspec
 
 from tidegate.domain.sample import EndpointSample, NodeSample, NodeTick
 from tidegate.store.fields import amount, count, gpus, names, ratio, status, text, texts, word
-from tidegate.store.ports import Event
+from tidegate.store.ports import Event, RawOperatorKeys
 
 EVENTS_KEPT: Final = 10_000
 INDEX_KEPT_MS: Final = 3_600_000  # nodes and services leave their index an hour after their last word
@@ -120,6 +120,12 @@ def tune_key(scope: str) -> str:
 def split_key(model: str) -> str:
     """`split:{model}`, without the prefix."""
     return f"split:{model}"
+
+
+def operator_hashes(keys: RawOperatorKeys) -> dict[str, Mapping[str, str]]:
+    """What operators typed, by key without the prefix."""
+    kinds = ((keys.weights, weight_key), (keys.drains, drain_key), (keys.tunes, tune_key), (keys.splits, split_key))
+    return {key_of(name): fields for listed, key_of in kinds for name, fields in listed.items()}
 
 
 # --- members of the indexes: `{left}|{right}`, left has no bar ----------------------------------------------
