@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -14,6 +15,7 @@ import httpx
 import pytest
 
 from tests.conftest import wait_until
+from tests.vllm import by_hand
 from tests.vllm.conftest import PICK, WEIGHTED, Gateway
 from tests.vllm.replica import MAX_RUNNING, MODELS, Replica
 
@@ -104,6 +106,55 @@ def test_running_waiting_and_cache_use_reach_redis(gateway: Gateway, replicas: l
     with under_way(gateway, wanted) as statuses:
         wait_until(seen, deadline_seconds=60, what="a full fleet in Redis")
     assert [200] * wanted == statuses
+
+
+def test_samples_agree_with_a_page_read_by_hand(gateway: Gateway, replicas: list[Replica]) -> None:
+    """Steady load for longer than the agent's window of 60 s, then both look at the same moment."""
+    pages: list[list[by_hand.Page]] = [[] for _ in replicas]
+    with steady_load(gateway, 2 * MAX_RUNNING + 2):
+        until = time.monotonic() + 75
+        while time.monotonic() < until:
+            for replica, seen in zip(replicas, pages, strict=True):
+                seen.append(by_hand.read(replica))
+            time.sleep(1)
+        for replica, seen in zip(replicas, pages, strict=True):
+            check_agreement(gateway, replica, [page for page in seen if page.at > seen[-1].at - 60])
+
+
+def check_agreement(gateway: Gateway, replica: Replica, pages: list[by_hand.Page]) -> None:
+    """Queues and cache lie between two readings around the sample; rates are of the same minute."""
+    before = by_hand.read(replica)
+    sample = gateway.sample(PICK, replica.address)
+    after = by_hand.read(replica)
+    low, high = sorted((before.running, after.running))
+    assert low - 1 <= int(sample["running"]) <= high + 1
+    low, high = sorted((before.waiting, after.waiting))
+    assert low - 1 <= int(sample["waiting"]) <= high + 1
+    low, high = sorted((before.kv, after.kv))
+    assert low - 0.15 <= float(sample["kv_used_ratio"]) <= high + 0.15
+    assert float(sample["tokens_per_second"]) == pytest.approx(by_hand.tokens_per_second(pages), rel=0.15)
+    low, high = by_hand.latency_bucket_of_p99(pages)
+    assert low <= float(sample["latency_p99_ms"]) / 1000 <= high
+
+
+@contextmanager
+def steady_load(gateway: Gateway, count: int) -> Iterator[None]:
+    """`count` chats under way at all times until the block ends."""
+    end = threading.Event()
+
+    def keep_asking() -> None:
+        while not end.is_set():
+            gateway.chat(PICK, 50, max_tokens=100, ignore_eos=True)
+
+    threads = [threading.Thread(target=keep_asking) for _ in range(count)]
+    for thread in threads:
+        thread.start()
+    try:
+        yield
+    finally:
+        end.set()
+        for thread in threads:
+            thread.join()
 
 
 def test_weights_of_redis_cli_shift_the_traffic(gateway: Gateway, replicas: list[Replica]) -> None:
