@@ -202,6 +202,13 @@ def test_fact_18_a_missing_resource_is_sent_when_it_appears_and_holds_back_none(
     assert resource_names(late) == ["late"]
 
 
+def test_fact_18_a_cluster_that_is_asked_for_beside_others_and_missing_is_answered_with_those() -> None:
+    client = Client(serving({"a": 1}))
+    client.ack_all(client.ask(CLUSTER, ["a"]))
+    [response] = client.ask(CLUSTER, ["a", "missing"])
+    assert resource_names(response) == ["a"]
+
+
 def test_fact_19_two_fast_pushes_are_each_acknowledged(started: Client) -> None:
     [first] = started.publish(serving({"a": 1, "b": 1}, {"a": 7}))
     [second] = started.publish(serving({"a": 1, "b": 1}, {"a": 8}))

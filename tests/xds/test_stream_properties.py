@@ -18,7 +18,7 @@ from xds_server.type_urls import CLUSTER, ENDPOINT, LISTENER, ROUTE
 NAMES = ("a", "b", "c")
 FRESH = 9
 worlds = st.dictionaries(st.sampled_from(NAMES), st.tuples(st.integers(1, 3), st.integers(1, 3)))
-steps = st.sampled_from(["server", "client"])
+steps = st.sampled_from(["server", "client", "server", "client", "settle"])
 MOST = 40
 protocols = pytest.mark.parametrize("protocol", [SOTW, DELTA], ids=["sotw", "delta"])
 
@@ -30,6 +30,8 @@ def act(envoy: Envoy, action: Any) -> None:
         envoy.refuses = True
     elif action == "reconnect":
         envoy.connect()
+    elif action == "settle":
+        envoy.settle()
     else:
         envoy.step(server=action == "server")
 
