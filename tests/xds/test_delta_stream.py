@@ -257,6 +257,15 @@ def test_fact_41_a_client_without_clusters_gets_its_routes_in_the_end() -> None:
     assert types(client.due()) == ["rds"]
 
 
+def test_a_client_of_endpoints_alone_is_not_waited_for_without_end() -> None:
+    """A time that has passed is none to wake at: the server would turn in a loop."""
+    client = DeltaClient(serving({"a": 1}))
+    client.ack_all(client.ask(ENDPOINT, ["a"]))
+    client.now_ms = CLUSTERS_PATIENCE_MS
+    assert client.due() == []
+    assert client.stream.wake_at_ms is None
+
+
 def test_fact_41_a_cluster_that_changed_during_the_outage_is_given_its_endpoints(started: DeltaClient) -> None:
     client = started.reconnected(serving({"a": 2, "b": 1}))
     client.ask(CLUSTER, held=client.held[CLUSTER])

@@ -60,6 +60,8 @@ class Stream:
     ) -> None:
         self.stream_id, self.protocol = stream_id, protocol
         self.node: Node | None = None
+        self.brings_state = False
+        """Whether this client said that it holds resources of an earlier stream."""
         self._only, self._observe = only, observe
         self._subscriptions: dict[str, Subscription] = {}
         self._routable: set[str] = set()
@@ -87,6 +89,8 @@ class Stream:
         if type_url not in SHORT_NAMES:
             return
         first = type_url not in self._subscriptions
+        if first and (getattr(request, "version_info", "") or getattr(request, "initial_resource_versions", ())):
+            self.brings_state = True
         subscription = self._subscriptions.setdefault(type_url, self.protocol.subscription(type_url))
         subscription.take(request, self._observe)
         subscription.caught_up = None
@@ -98,12 +102,13 @@ class Stream:
 
         None when all that is due waits for the client, or until `wake_at_ms` where that is set.
         """
+        self._awaited = {t: at_ms for t, at_ms in self._awaited.items() if now_ms < at_ms}
         for type_url in PUSH_ORDER:
             subscription = self._subscriptions.get(type_url)
             version = snapshot.version(type_url)
-            if subscription is None or subscription.caught_up == version or self._held(type_url, now_ms):
+            if subscription is None or subscription.caught_up == version or self._held(type_url):
                 continue
-            keep = self._kept(snapshot, now_ms) if type_url == CLUSTER else ()
+            keep = self._kept(snapshot) if type_url == CLUSTER else ()
             due = subscription.due(snapshot.resources(type_url), keep)
             if due is not None:
                 return self._push(subscription, due, snapshot, keep, now_ms)
@@ -155,37 +160,31 @@ class Stream:
                 subscription.resend(name)
             self._built_anew.clear()
 
-    def _awaits(self, type_url: str, now_ms: int) -> bool:
-        """Whether a first request for this type is still waited for."""
-        if now_ms >= self._awaited.get(type_url, now_ms):
-            self._awaited.pop(type_url, None)
-        return type_url in self._awaited
-
     def _note_restored(self, subscription: Subscription, version: str) -> None:
         """A client that came back and was sent nothing holds what is served."""
         restored = isinstance(subscription, DeltaSubscription) and subscription.restored
         if restored and subscription.acked is None and not subscription.pending:
             subscription.acked = version
 
-    def _held(self, type_url: str, now_ms: int) -> bool:
+    def _held(self, type_url: str) -> bool:
         """Listeners and routes wait while clusters warm: Envoy accepts a route to an unknown one, then fails."""
         if type_url not in {LISTENER, ROUTE}:
             return False
         clusters = self._subscriptions.get(CLUSTER)
-        return self._awaits(CLUSTER, now_ms) if clusters is None else bool(clusters.pending)
+        return CLUSTER in self._awaited if clusters is None else bool(clusters.pending)
 
-    def _kept(self, snapshot: Snapshot, now_ms: int) -> Collection[str]:
+    def _kept(self, snapshot: Snapshot) -> Collection[str]:
         """Clusters that are not to be removed yet, since routes of this client may name them.
 
         Others are not kept: a cluster that no longer has endpoints to give would never warm.
         """
-        return () if self._routes_are_current(snapshot, now_ms) else self._routable - snapshot.resources(CLUSTER).keys()
+        return () if self._routes_are_current(snapshot) else self._routable - snapshot.resources(CLUSTER).keys()
 
-    def _routes_are_current(self, snapshot: Snapshot, now_ms: int) -> bool:
+    def _routes_are_current(self, snapshot: Snapshot) -> bool:
         """Whether the client accepted the snapshot's routes, so that no route names a cluster that is gone."""
         routes = self._subscriptions.get(ROUTE)
         if routes is None:
-            return not self._awaits(ROUTE, now_ms)
+            return ROUTE not in self._awaited
         wanted = routes.wanted(snapshot.resources(ROUTE))
         return all(routes.accepted.get(name) == r.version for name, r in wanted.items())
 
