@@ -12,10 +12,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from metrics_agent.gpu.port import GpuTable
+from tidegate.domain.topology import GPU_VARIABLES
 
-CUDA: Final = "CUDA_VISIBLE_DEVICES"
-CUDA_ORDER: Final = "CUDA_DEVICE_ORDER"
-CONTAINER: Final = "NVIDIA_VISIBLE_DEVICES"
+CUDA, CUDA_ORDER, CONTAINER = GPU_VARIABLES
 ALL: Final = "all"
 NO_CARDS: Final = {"", "none", "void", "nodevfiles", "-1"}
 PREFIXES: Final = ("GPU-", "MIG-")

@@ -14,6 +14,7 @@ from tidegate.domain.errors import ConfigError
 from tidegate.domain.topology import Kind, Precision
 
 PLAIN = Target("phi-3", "10.0.0.5:8000", source=Source.FLAG)
+BY_ENVIRONMENT = ("CUDA_VISIBLE_DEVICES=0,1", "CUDA_DEVICE_ORDER=PCI_BUS_ID")
 TWO_GPUS = Target("phi-3", "10.0.0.5:8000", gpus=(0, 1), source=Source.FLAG)
 
 
@@ -26,6 +27,24 @@ TWO_GPUS = Target("phi-3", "10.0.0.5:8000", gpus=(0, 1), source=Source.FLAG)
         pytest.param(TWO_GPUS, "phi-3=10.0.0.5:8000,gpus=0;1", id="gpus-semicolon"),
         pytest.param(TWO_GPUS, "phi-3=10.0.0.5:8000,gpus=0,1", id="gpus-comma"),
         pytest.param(TWO_GPUS, "phi-3=10.0.0.5:8000,gpu=0,gpu=1", id="gpus-repeated"),
+        pytest.param(
+            Target("c", "a:1", ("0:1", "1:2", 3), source=Source.FLAG), "c=a:1,gpus=0:1,1:2;3", id="mig-by-slot"
+        ),
+        pytest.param(
+            Target("c", "a:1", gpus=BY_ENVIRONMENT, models=("m", "n"), source=Source.FLAG),
+            "c=a:1,gpus=CUDA_VISIBLE_DEVICES=0,1;CUDA_DEVICE_ORDER=PCI_BUS_ID,model=m,n",
+            id="environment-semicolon",
+        ),
+        pytest.param(
+            Target("c", "a:1", gpus=BY_ENVIRONMENT, source=Source.FLAG),
+            "c=a:1,gpu=CUDA_VISIBLE_DEVICES=0,1,CUDA_DEVICE_ORDER=PCI_BUS_ID",
+            id="environment-comma",
+        ),
+        pytest.param(
+            Target("c", "a:1", gpus=BY_ENVIRONMENT, kind=Kind.LLM, source=Source.FLAG),
+            "c=a:1,gpu=CUDA_VISIBLE_DEVICES=0,1,kind=llm,gpu=CUDA_DEVICE_ORDER=PCI_BUS_ID",
+            id="environment-repeated",
+        ),
         pytest.param(
             Target(
                 "phi-3",
@@ -55,6 +74,7 @@ def test_flag_is_read(expected, text):
         pytest.param("did you mean 'precision'", "phi-3=a:1,precison=int4", id="unknown-option"),
         pytest.param("int3 is none of", "phi-3=a:1,precision=int3", id="unknown-precision"),
         pytest.param("neither an NVML index", "phi-3=a:1,gpus=a/b", id="gpu"),
+        pytest.param("neither an NVML index", "phi-3=a:1,gpus=CUDA_VISIBLE_DEVICE=0", id="no-such-variable"),
         pytest.param("no name", "phi 3=a:1", id="cluster-name"),
     ],
 )
@@ -105,6 +125,20 @@ def test_files_of_every_kind_are_read(folder):
         Target("c", "b:1", source=Source.FOLDER),
         Target("c", "c:1", kind=Kind.DIFFUSION, source=Source.FOLDER),
     )
+
+
+@pytest.mark.parametrize(
+    ("expected", "written"),
+    [
+        (BY_ENVIRONMENT, '["CUDA_VISIBLE_DEVICES=0,1", "CUDA_DEVICE_ORDER=PCI_BUS_ID"]'),
+        (("NVIDIA_VISIBLE_DEVICES=GPU-8f3a,1:0",), "['NVIDIA_VISIBLE_DEVICES=GPU-8f3a,1:0']"),
+        (("0:2", "1:2", "all"), "[0:2, '1:2', all]"),
+    ],
+)
+def test_file_names_cards_in_every_form(folder, expected, written):
+    folder.write("a.yaml", f"{{cluster: c, address: 'a:1', gpus: {written}}}")
+    said = folder.look()
+    assert ([target.gpus for target in said.targets], dict(said.faults)) == ([expected], {})
 
 
 def test_other_files_are_not_looked_at(folder):

@@ -6,8 +6,12 @@ import re
 from dataclasses import dataclass
 from enum import StrEnum
 from ipaddress import ip_address
+from typing import Final
 
 from tidegate.domain.routing import RouteRule, Split
+
+GPU_VARIABLES: Final = ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "NVIDIA_VISIBLE_DEVICES")
+"""Variables of an engine's environment that may stand among its `gpus` as they are: `CUDA_VISIBLE_DEVICES=0,1`."""
 
 
 class Kind(StrEnum):
@@ -55,9 +59,9 @@ class Endpoint:
     """One replica of a cluster, as named in the file.
 
     `address` is `host:port` (IPv6 in brackets) and is the replica's identity in Redis; `node` is the name of
-    the agent that watches it (None: any agent that has the file); `gpus` are NVML indexes or UUIDs. `engine` names
-    what serves there, and `metrics` is `host:port` or `host:port/path` of its metrics page; the agent finds out
-    what is None.
+    the agent that watches it (None: any agent that has the file); `gpus` are NVML indexes, UUIDs, MIG devices as
+    `card:slot`, `all`, or GPU_VARIABLES. `engine` names what serves there, and `metrics` is
+    `host:port` or `host:port/path` of its metrics page; the agent finds out what is None.
     """
 
     address: str

@@ -13,12 +13,13 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
 from tidegate.domain.routing import parse_token_range
-from tidegate.domain.topology import split_address
+from tidegate.domain.topology import GPU_VARIABLES, split_address
 from tidegate.settings.redis_url import parse_redis_url
 
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,128}", re.ASCII)
 _PREFIX = re.compile(r"[A-Za-z0-9._:{}-]{1,128}", re.ASCII)
 _ORIGIN = re.compile(r"\*|[a-z][a-z0-9+.-]*://[A-Za-z0-9.:\[\]_-]+", re.ASCII)
+_GPU = re.compile(rf"[A-Za-z0-9._-]{{1,128}}|\d+:\d+|({'|'.join(GPU_VARIABLES)})=[A-Za-z0-9._,:/ -]*", re.ASCII)
 _HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+", re.ASCII)
 
 
@@ -99,9 +100,13 @@ def _comparison(text: str) -> str:
 
 
 def _gpu(gpu: Any) -> int | str:
-    index = isinstance(gpu, int) and not isinstance(gpu, bool) and gpu >= 0
-    if not index and not (isinstance(gpu, str) and _NAME.fullmatch(gpu)):
-        raise ValueError(f"{gpu!r} is neither an NVML index (0, 1, …) nor a GPU's UUID")
+    """YAML takes a plain 1:2 for 62, counted in sixties: no node has so many cards."""
+    index = isinstance(gpu, int) and not isinstance(gpu, bool) and 0 <= gpu < 60
+    if not index and not (isinstance(gpu, str) and _GPU.fullmatch(gpu)):
+        raise ValueError(
+            f"{gpu!r} is neither an NVML index (0, 1, …) nor a GPU's UUID; "
+            "a MIG device by card and slot is put in quotes, such as '1:2'"
+        )
     return gpu  # type: ignore[no-any-return]
 
 
