@@ -76,6 +76,7 @@ async def serve_on(store: Store, file: FileConfig, settings: XdsSettings, compan
         sample_ttl_ms=settings.sample_ttl_ms,
         resolver=resolver,
         picker_away=lambda: picker.away,
+        clients_hold_state=streams.any_brings_state,
     )
     page = MetricsPage(registry, lambda: None if cache.snapshot else "nothing to serve yet")
     health = Health(*SERVICES)
@@ -134,7 +135,10 @@ def _address(where: str, text: str) -> tuple[str, int]:
 
 
 async def _beat(store: Store, topology: Topology, publisher: Publisher, streams: Streams, listen: str) -> None:
+    overdue = presence.Overdue()
+
     def info() -> dict[str, Any]:
+        overdue.look(streams.status(now_ms()))
         return presence.describe(topology, publisher, streams, listen, now_ms())
 
     await presence.beat(store, instance_name(), info)

@@ -27,6 +27,8 @@ log = structlog.get_logger("xds_server.publisher")
 
 FIRST_LOOK_MS: Final = 3_000
 """How long a start waits for the store before it serves by the file alone."""
+REFILL_MS: Final = 20_000
+"""How long after a start agents are given to fill a store that was found empty."""
 REFUSED_WAIT_SECONDS: Final = 5.0
 
 
@@ -45,11 +47,14 @@ class Publisher:
         sample_ttl_ms: int,
         resolver: Resolver,
         picker_away: Callable[[], bool] = lambda: False,
+        clients_hold_state: Callable[[], bool] = lambda: False,
     ) -> None:
         self._gateway, self._topology, self._store = gateway, topology, store
         self._cache, self._metrics, self._clock_ms = cache, metrics, clock_ms
         self._sample_ttl_ms, self._resolver, self._picker_away = sample_ttl_ms, resolver, picker_away
+        self._clients_hold_state = clients_hold_state
         self._view, self._started_at_ms = StoreView(), clock_ms()
+        self._found_empty = False
         self._assembler, self._pace = Assembler(), Pace()
         self.desired: Desired | None = None
         self.refused: str | None = None
@@ -70,9 +75,23 @@ class Publisher:
     async def tick(self) -> StoreError | None:
         """Look once and serve what changed. The error of a store that failed, which changes nothing served."""
         failure = await self._look()
-        if self._view.read_at_ms or self._clock_ms() - self._started_at_ms >= FIRST_LOOK_MS:
+        if self._may_serve():
             await self._publish()
         return failure
+
+    def _may_serve(self) -> bool:
+        """Whether what is known is worth serving for the first time.
+
+        Without the store that is the file, and an Envoy from before knows more: it keeps what it has. So it does when
+        the store was emptied meanwhile, for as long as agents may take to fill a cluster that has nobody.
+        """
+        if self.desired is not None:
+            return True
+        since_start_ms = self._clock_ms() - self._started_at_ms
+        if not self._view.read_at_ms:
+            return since_start_ms >= FIRST_LOOK_MS and not self._clients_hold_state()
+        lacks = any(not addresses_of(cluster, self._view) for cluster in self._topology.clusters)
+        return not (self._found_empty and lacks and self._clients_hold_state()) or since_start_ms >= REFILL_MS
 
     async def picker_changed(self) -> None:
         """Serve what follows from it at once, whatever the store does; called beside `run`."""
@@ -92,6 +111,8 @@ class Publisher:
             self._tell(str(exc))
             return exc
         self._tell(None)
+        if not self._view.read_at_ms:
+            self._found_empty = not registered and not departed
         self._view = self._view.updated(
             weights=weights,
             registered=registered,

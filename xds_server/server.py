@@ -72,6 +72,10 @@ class Streams:
             if machine.node is not None and machine.node.id
         ]
 
+    def any_brings_state(self) -> bool:
+        """Whether any open stream is of a client that holds what an earlier server gave it."""
+        return any(machine.brings_state for machine in self._open.values())
+
     def _observer(self, node: Callable[[], Node | None]) -> Callable[[Happening, str, str], None]:
         def observe(happening: Happening, type_url: str, detail: str) -> None:
             self.metrics.count(happening, type_url)
@@ -130,7 +134,7 @@ class DiscoveryServicer:
     async def _write(self, machine: Stream, watcher: Watcher, reader: asyncio.Task[None], context: Any) -> None:
         """Write what is due by the newest snapshot. While a write blocks, snapshots replace one another."""
         while not reader.done():
-            await watcher.woken(self._patience_seconds(machine))
+            await watcher.woken(self._patience_seconds(machine) if watcher.snapshot else None)
             while (snapshot := watcher.snapshot) is not None and not reader.done():
                 response = machine.next_response(snapshot, self._clock_ms())
                 if response is None:

@@ -129,6 +129,17 @@ async def test_a_start_without_store_waits_and_then_serves_the_file(world: World
     assert world.weights() == [1, 1]
 
 
+async def test_a_start_without_store_leaves_alone_who_holds_more_than_the_file(world: World) -> None:
+    world.store.available = False
+    world.publisher._clients_hold_state = lambda: True
+    world.now_ms += 10 * FIRST_LOOK_MS
+    await world.publisher.tick()
+    assert world.cache.snapshot is None
+    world.store.available = True
+    await world.publisher.tick()
+    assert world.weights() == [1, 1]
+
+
 async def test_what_fails_the_check_is_not_served_and_is_said() -> None:
     world = World(gateway=Gateway(**{**_fields(GATEWAY), "listen_host": "no-ip"}))
     await world.publisher.tick()

@@ -89,8 +89,8 @@ class Stream:
         if type_url not in SHORT_NAMES:
             return
         first = type_url not in self._subscriptions
-        if first and (getattr(request, "version_info", "") or getattr(request, "initial_resource_versions", ())):
-            self.brings_state = True
+        held: Any = getattr(request, "version_info", None) or getattr(request, "initial_resource_versions", None)
+        self.brings_state = self.brings_state or (first and bool(held))
         subscription = self._subscriptions.setdefault(type_url, self.protocol.subscription(type_url))
         subscription.take(request, self._observe)
         subscription.caught_up = None
