@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import ceil
 from typing import Final
 
 SCRAPE_JITTER: Final = 0.1
@@ -20,10 +21,15 @@ MOST_DOUBLINGS: Final = 10
 ROUNDING: Final = 1e-6
 
 
-def next_scrape(now: float, interval: float, failures: int, random: Callable[[], float]) -> float:
-    """When to scrape next; `random` gives [0, 1). After failures the wait doubles each time, up to 1 s."""
+def next_scrape(now: float, interval: float, failures: int, random: Callable[[], float], rest: float = 0.0) -> float:
+    """When to scrape next; `random` gives [0, 1). After failures the wait doubles each time, up to 1 s.
+
+    The next scrape's slot begins at least `rest` seconds from now, unless that is less than an interval.
+    """
     wait = min(interval * 2.0 ** min(failures, MOST_DOUBLINGS), LONGEST_WAIT_SECONDS)
     slot = _slot(now, interval) + max(1, round(wait / interval))
+    if rest > interval:
+        slot = max(slot, ceil((now + rest) / interval))
     return interval * (slot + SCRAPE_JITTER * random())
 
 

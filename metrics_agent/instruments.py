@@ -18,6 +18,9 @@ class Instruments:
         self.scrape_failures = self._counter(
             "scrape_failures_total", "Scrapes without a usable page, by cause", "endpoint", "cause"
         )
+        self.unread_families = self._counter(
+            "unread_families_total", "Families of an engine's pages with too many series to be read", "endpoint"
+        )
         self.sample_age_seconds = self._gauge(
             "sample_age_seconds", "Age of the engine's newest sample at the last tick", "endpoint"
         )
@@ -37,7 +40,7 @@ class Instruments:
 
     def forget(self, endpoint: str) -> None:
         """An engine left: its series end."""
-        for metric in (self.scrape_seconds, self.scrape_failures, self.sample_age_seconds):
+        for metric in (self.scrape_seconds, self.scrape_failures, self.unread_families, self.sample_age_seconds):
             metric.remove_by_labels({"endpoint": endpoint})
 
     def nvml_is(self, state: str) -> None:

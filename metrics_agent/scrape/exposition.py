@@ -2,7 +2,8 @@
 
 Pages run to hundreds of kilobytes ten times a second, most of it histograms nobody needs. One regular expression,
 a prefix tree of the wanted names, walks the page in C and stops only at their lines; the labels of a series are the
-same at every scrape, so they are taken apart once. Format: Prometheus text 0.0.4; OpenMetrics exemplars, timestamps,
+same at every scrape, so they are taken apart once. A page's cost is bounded: a family with too many series, and
+every family of a page with too many lines, is UNREAD. Format: Prometheus text 0.0.4; OpenMetrics exemplars, timestamps,
 CRLF, blanks around braces and a trailing comma are accepted.
 """
 
@@ -10,24 +11,34 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any, Final
 
 LONGEST_LABELS: Final = 1 << 14
 """Bytes. A series with more is none, so that the work and the memory for one page stay bounded."""
 LABEL_SETS_REMEMBERED: Final = 1 << 12
+MOST_SERIES: Final = 1 << 11
+"""Lines of one family, malformed ones among them: 32 engines with histograms of 60 buckets."""
+MOST_LINES: Final = 1 << 13
+"""Lines of all wanted families on one page."""
+SEGMENT_BYTES: Final = 1 << 16
+LARGEST_VALUE: Final = 1e15
+"""No count, size or time of an engine is larger: what is, is unknown."""
 
-_USUAL: Final = rb"\{([^}]*)\} ([^\n]*)"  # labels, value; ends early where a label's value holds a brace
+# Labels, value; ends early where a label's value holds a brace, and looks for it once, in its line alone.
+_USUAL: Final = rb"\{([^}\n]*+)\} ([^\n]*)"
 _ANY: Final = rb"([{ \t][^\n]*)"
 
 _LABEL_SET: Final = re.compile(rb'\s*\{((?:[^"}]|"(?:[^"\\]|\\.)*")*)\}')
 _LABEL: Final = re.compile(rb'([a-zA-Z_][a-zA-Z0-9_]*)\s*=\s*"((?:[^"\\]|\\.)*)"')
 _ESCAPE: Final = re.compile(r"\\(.)", re.DOTALL)
 
-
 Series = tuple[bytes, float]
 """One sample line: its label text without braces, and its value (NaN and infinities as they stand)."""
+UNREAD: Final[list[Series]] = [(b"", math.nan)]
+"""Stands for the series of a family that has too many: one of no known value."""
 
 
 class Scanner:
@@ -37,16 +48,48 @@ class Scanner:
         self._lines = re.compile(rb"\n(" + _prefix_tree(sorted(set(names))) + rb")(?:" + _USUAL + rb"|" + _ANY + rb")")
 
     def scan(self, page: bytes) -> dict[bytes, list[Series]]:
-        """The series of each wanted family that the page has, in page order. A malformed line is no series."""
+        """The series of each wanted family that the page has, in page order. A malformed line is no series.
+
+        A family of more than MOST_SERIES lines is UNREAD; so is every one that a page of more than MOST_LINES shows.
+        """
         found: dict[bytes, list[Series]] = {}
-        for name, labels, value, rest in self._lines.findall(b"\n" + page):
-            try:
-                series: Series | None = (labels, float(value))
-            except ValueError:
-                series = _careful(rest or b"{" + labels + b"} " + value)
-            if series is not None and b"\n" not in labels and len(series[0]) <= LONGEST_LABELS:
-                found.setdefault(name, []).append(series)
+        lines: Counter[bytes] = Counter()
+        for segment in _segments(page):
+            matches = self._lines.findall(segment)
+            lines.update(match[0] for match in matches)
+            crowded = {name for name, count in lines.items() if count > MOST_SERIES}
+            if lines.total() > MOST_LINES:
+                return dict.fromkeys(lines, UNREAD)
+            for name, *line in matches:
+                if name not in crowded and (series := _series(*line)) is not None:
+                    found.setdefault(name, []).append(series)
+            found |= dict.fromkeys(crowded, UNREAD)
         return found
+
+
+def _segments(page: bytes) -> Iterator[bytes]:
+    """The page in pieces of whole lines, each with a line feed before its first: work can end between two."""
+    start = 0
+    while start < len(page):
+        end = page.find(b"\n", start + SEGMENT_BYTES)
+        end = len(page) if end < 0 else end
+        yield b"\n" + page[start:end]
+        start = end + 1
+
+
+def _series(labels: bytes, value: bytes, rest: bytes) -> Series | None:
+    try:
+        series: Series | None = (labels, number_of(value))
+    except ValueError:
+        series = _careful(rest or b"{" + labels + b"} " + value)
+    return series if series is not None and len(series[0]) <= LONGEST_LABELS else None
+
+
+def number_of(text: bytes) -> float:
+    """A number of the format, NaN and infinities among them. Raises ValueError; Python alone reads 1_0 as ten."""
+    if b"_" in text:
+        raise ValueError(text)
+    return float(text)
 
 
 def _prefix_tree(names: list[bytes]) -> bytes:
@@ -68,10 +111,12 @@ def _branches(node: dict[int, Any]) -> bytes:
 
 def _careful(rest: bytes) -> Series | None:
     """What follows a name, with braces, escapes, blanks, a timestamp or an exemplar in it."""
+    if len(rest) > 2 * LONGEST_LABELS:
+        return None
     match = _LABEL_SET.match(rest)
     labels, after = (match[1], rest[match.end() :]) if match else (b"", rest)
     try:
-        return labels, float(after.split(None, 1)[0])
+        return labels, number_of(after.split(None, 1)[0])
     except (ValueError, IndexError):
         return None
 
@@ -87,7 +132,7 @@ def histograms_of(lines: Iterable[Series]) -> dict[bytes, dict[float, float]]:
     by_series: dict[bytes, dict[float, float]] = {}
     for labels, count in lines:
         bucket = _bucket(labels)
-        if bucket is not None and count < math.inf:  # nor NaN
+        if bucket is not None and count <= LARGEST_VALUE:  # nor NaN
             by_series.setdefault(bucket[0], {})[bucket[1]] = count
     return by_series
 
@@ -99,9 +144,11 @@ def _bucket(text: bytes) -> tuple[bytes, float] | None:
     if bound is None:
         return None
     try:
-        return text[: bound.start()] + text[bound.end() :], float(bound[2])
+        upper = number_of(bound[2])
     except ValueError:
         return None
+    known = upper <= LARGEST_VALUE or upper == math.inf  # not NaN
+    return (text[: bound.start()] + text[bound.end() :], upper) if known else None
 
 
 def _unescape(value: bytes) -> str:

@@ -12,7 +12,7 @@ from aiohttp.http_exceptions import HttpProcessingError
 
 from metrics_agent.scrape.life import Failure
 
-LARGEST_PAGE_BYTES: Final = 8 * 1024 * 1024
+LARGEST_PAGE_BYTES: Final = 2 * 1024 * 1024
 KEEPALIVE_SECONDS: Final = 60.0
 # Plain: compressing a page ten times a second would cost the engine more than the page.
 HEADERS: Final = {"Accept": "text/plain;version=0.0.4, */*;q=0.5", "Accept-Encoding": "identity"}

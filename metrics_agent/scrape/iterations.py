@@ -6,6 +6,7 @@ from typing import Final
 
 import msgspec
 
+from metrics_agent.scrape.exposition import LARGEST_VALUE
 from metrics_agent.scrape.reading import Reading
 from metrics_agent.vendors import TRTLLM_SERVE
 
@@ -46,10 +47,10 @@ def _reading(newest: _Iteration) -> Reading:
         running=_count(newest.num_active_requests),
         waiting=_count(newest.num_queued_requests),
         kv_used_ratio=min(1.0, used / most) if most and used is not None else None,
-        kv_capacity_tokens=most * size if most and size else None,
+        kv_capacity_tokens=_count(most * size) if most and size else None,
         block_size=size or None,
     )
 
 
 def _count(value: Count) -> int | None:
-    return int(value) if value is not None and value >= 0 else None
+    return int(value) if value is not None and 0 <= value <= LARGEST_VALUE else None

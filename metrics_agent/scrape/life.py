@@ -20,6 +20,7 @@ class Failure(StrEnum):
     BROKEN = "broken"
     STATUS = "status"
     TOO_LARGE = "too_large"
+    UNREADABLE = "unreadable"  # reading the page raised: a defect of the agent's
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from typing import Final
 
 import structlog
 
+from metrics_agent.scrape.effort import Effort
 from metrics_agent.scrape.http import Page, PageSource, ScrapeFailedError
 from metrics_agent.scrape.iterations import read_iterations
 from metrics_agent.scrape.life import Failure
@@ -32,10 +33,13 @@ class Place:
 
 
 class EnginePage:
-    """The metrics page of one engine. Remembers where it was found, and looks elsewhere while nothing is known."""
+    """The metrics page of one engine. Remembers where it was found, and looks elsewhere while nothing is known.
 
-    def __init__(self, pages: PageSource, target: Target) -> None:
-        self._pages, self._target = pages, target
+    What reading costs is counted in `effort`.
+    """
+
+    def __init__(self, pages: PageSource, target: Target, effort: Effort) -> None:
+        self._pages, self._target, self._effort = pages, target, effort
         self._pinned = BY_NAME[target.engine] if target.engine else None
         self._place = places(target, None)[0]
         self._looked_at: float | None = None
@@ -56,6 +60,10 @@ class EnginePage:
         """What the page says; its histograms once a second, since they tell of the last minute."""
         if page.status != 200:
             return Reading()
+        with self._effort.spent():
+            return self._read(page, now_unix_seconds)
+
+    def _read(self, page: Page, now_unix_seconds: float) -> Reading:
         if self._whole_at is not None and 0 <= now_unix_seconds - self._whole_at < HISTOGRAMS_EVERY_SECONDS:
             reading = read_page(page.body, now_unix_seconds, self._pinned, histograms=False)
             if reading.vendor is not None:
@@ -64,8 +72,10 @@ class EnginePage:
         return read_page(page.body, now_unix_seconds, self._pinned)
 
     def _iterations(self, page: Page) -> Reading:
-        possible = page.status == 200 and self._pinned in {None, TRTLLM_SERVE}
-        return read_iterations(page.body) if possible else Reading()
+        if page.status != 200 or self._pinned not in {None, TRTLLM_SERVE}:
+            return Reading()
+        with self._effort.spent():
+            return read_iterations(page.body)
 
     async def _get(self, place: Place) -> Page:
         """A page in full. One whose end nobody told has to end as every page does, with a line."""

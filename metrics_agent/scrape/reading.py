@@ -9,11 +9,21 @@ from functools import lru_cache
 from statistics import fmean
 from typing import Final
 
-from metrics_agent.scrape.exposition import LABEL_SETS_REMEMBERED, Scanner, Series, histograms_of, labels_of
+from metrics_agent.scrape.exposition import (
+    LABEL_SETS_REMEMBERED,
+    LARGEST_VALUE,
+    UNREAD,
+    Scanner,
+    Series,
+    histograms_of,
+    labels_of,
+)
 from metrics_agent.vendor import Adapters, CacheInfo, Counter, Fold, Gauge, Vendor, Where
 from metrics_agent.vendors import VENDORS, WANTED
 
 RATIO_SLACK: Final = 0.01
+ENGINE_LABELS: Final = frozenset({"engine", "dp_rank", "WorkerId"})
+"""Labels that tell engines apart and that every family of one has; stages are told by some families alone."""
 
 Found = Mapping[bytes, Sequence[Series]]
 Key = frozenset[tuple[str, str]]
@@ -34,10 +44,12 @@ _scan_numbers: Final = Scanner(name for name in WANTED if not name.endswith(b"_b
 class Reading:
     """One page. Counters and histograms are cumulative, by series; `loras` are the adapters in flight.
 
-    `vendor` is None when no engine's families are on the page: reachable, and nothing known.
+    `vendor` is None when no engine's families are on the page: reachable, and nothing known. `unread` counts families
+    of so many series that they were not read: what they tell is unknown.
     """
 
     vendor: str | None = None
+    unread: int = 0
     running: int | None = None
     waiting: int | None = None
     kv_used_ratio: float | None = None
@@ -78,6 +90,10 @@ class _Page:
 
     vendor: Vendor
     found: Found
+    engines: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "engines", self.count_engines())
 
     def reading(self, now_seconds: float) -> Reading:
         vendor = self.vendor
@@ -88,6 +104,7 @@ class _Page:
         loras, max_loras = _adapters(vendor.adapters, self.found, now_seconds)
         return Reading(
             vendor=vendor.name,
+            unread=sum(series is UNREAD for series in self.found.values()),
             running=_count(self.number(vendor.running)),
             waiting=_count(self.number(vendor.waiting)),
             kv_used_ratio=_ratio(self.number(vendor.kv_used)),
@@ -109,13 +126,22 @@ class _Page:
         )
 
     def number(self, gauges: Sequence[Gauge]) -> float | None:
-        """The first gauge that the page has, folded; None when one of its series is unknown."""
+        """The first gauge that the page has, folded; None when a series is unknown or an engine's is absent."""
         for gauge in gauges:
-            values = [*self.values(gauge.family, gauge.where).values()]
-            if values:
-                values += [value for name in gauge.added for value in self.values(name).values()]
-                return FOLDS[gauge.fold](values) if _known(values) else None
+            by_key = self.values(gauge.family, gauge.where)
+            if by_key:
+                values = [*by_key.values(), *(v for name in gauge.added for v in self.values(name).values())]
+                return FOLDS[gauge.fold](values) if _known(values) and self.is_whole(by_key) else None
         return None
+
+    def is_whole(self, keys: Iterable[Key]) -> bool:
+        """Whether series with these labels tell of every engine that the queues tell of. A part is not the whole."""
+        engines = set(map(_engine, keys))
+        return engines == {NO_ENGINE} or len(engines) >= self.engines
+
+    def count_engines(self) -> int:
+        """How many engines the page tells of, by its queues."""
+        return max(len(set(map(_engine, self.first(gauges)))) for gauges in (self.vendor.running, self.vendor.waiting))
 
     def values(self, family: bytes, where: Where | None = None) -> dict[Key, float]:
         """Values by labels, without `where` and without what only repeats: of those the greatest stands for all."""
@@ -161,12 +187,12 @@ class _Page:
 
     def cache(self) -> tuple[int | None, int | None]:
         """Block size and KV capacity in tokens; capacities of engines add up."""
-        block_size, capacity = _cache_info(self.vendor, self.found)
+        block_size, capacity = _cache_info(self.vendor, self.found, self.engines)
         sizes, blocks = self.first(self.vendor.block_size), self.first(self.vendor.blocks)
         plain = {size for size in sizes.values() if _known([size]) and size > 0}
         products = [blocks[key] * sizes.get(key, math.nan) for key in blocks]
         told = _count(self.number(self.vendor.capacity))
-        product = _count(sum(products)) if products and _known(products) else None
+        product = _count(sum(products)) if products and _known(products) and self.is_whole(blocks) else None
         return block_size or (int(min(plain)) if plain else None), told or product or capacity
 
     def first(self, gauges: Sequence[Gauge]) -> dict[Key, float]:
@@ -183,12 +209,20 @@ def _key(text: bytes, repeats: frozenset[str], where: Where | None) -> Key | Non
     return frozenset(item for item in labels.items() if item[0] != name and item[0] not in repeats)
 
 
+@lru_cache(LABEL_SETS_REMEMBERED)
+def _engine(key: Key) -> Key:
+    return frozenset(item for item in key if item[0] in ENGINE_LABELS)
+
+
+NO_ENGINE: Final[Key] = frozenset()
+
+
 def _known(values: Iterable[float]) -> bool:
-    return all(math.isfinite(value) and value >= 0 for value in values)
+    return all(0 <= value <= LARGEST_VALUE for value in values)  # nor NaN
 
 
 def _count(value: float | None) -> int | None:
-    return None if value is None else round(value)
+    return None if value is None or value > LARGEST_VALUE else round(value)
 
 
 def _ratio(value: float | None) -> float | None:
@@ -197,11 +231,14 @@ def _ratio(value: float | None) -> float | None:
 
 
 def _total(counters: Counters) -> int | None:
-    return round(sum(counters.values())) if counters else None
+    return _count(sum(counters.values())) if counters else None
 
 
-def _cache_info(vendor: Vendor, found: Found) -> tuple[int | None, int | None]:
-    """Block size and capacity from labels. An engine may show several states of its configuration: the best known."""
+def _cache_info(vendor: Vendor, found: Found, engines: int) -> tuple[int | None, int | None]:
+    """Block size and capacity from labels; the capacity is unknown when not all `engines` tell theirs.
+
+    An engine may show several states of its configuration: the best known.
+    """
     info = vendor.cache_info
     if info is None:
         return None, None
@@ -213,8 +250,8 @@ def _cache_info(vendor: Vendor, found: Found) -> tuple[int | None, int | None]:
         block_size, capacity = _sizes(info, labels)
         block_sizes += [block_size] if block_size else []
         capacities[engine] = max(capacities.get(engine, 0), capacity)
-    whole = bool(capacities) and all(capacities.values())
-    return block_sizes[0] if block_sizes else None, sum(capacities.values()) if whole else None
+    whole = len(capacities) >= max(1, engines) and all(capacities.values())
+    return block_sizes[0] if block_sizes else None, _count(sum(capacities.values())) if whole else None
 
 
 def _sizes(info: CacheInfo, labels: Mapping[str, str]) -> tuple[int, int]:
@@ -228,8 +265,8 @@ def _sizes(info: CacheInfo, labels: Mapping[str, str]) -> tuple[int, int]:
 
 
 def _whole(text: str | None) -> int:
-    """A positive whole number of at most 18 digits, else 0; vLLM writes "None" for what it does not know yet."""
-    plain = text is not None and text.isascii() and text.isdigit() and len(text) <= 18
+    """A positive whole number of at most 15 digits, else 0; vLLM writes "None" for what it does not know yet."""
+    plain = text is not None and text.isascii() and text.isdigit() and len(text) <= 15
     return int(text) if plain and text else 0
 
 

@@ -11,6 +11,7 @@ import structlog
 
 from metrics_agent.cadence import next_scrape
 from metrics_agent.instruments import Instruments
+from metrics_agent.scrape.effort import Effort
 from metrics_agent.scrape.health import Health
 from metrics_agent.scrape.http import PageSource, ScrapeFailedError
 from metrics_agent.scrape.life import Failure, Life
@@ -33,7 +34,8 @@ class EngineWatcher:
 
     `clock` gives Unix milliseconds for samples, `monotonic` seconds for intervals and windows, `random` [0, 1).
     A sample keeps the time its page was asked for: a failed scrape leaves it as it is, to age. An engine that is
-    found unreachable is a finding of its own, with that time and no values.
+    found unreachable is a finding of its own, with that time and no values. Of the loop's time an engine takes at most
+    the share that `effort` grants: one whose page costs more is scraped more rarely.
     """
 
     def __init__(
@@ -47,6 +49,7 @@ class EngineWatcher:
         clock: Callable[[], int],
         random: Callable[[], float],
         monotonic: Callable[[], float] = time.monotonic,
+        effort: Effort | None = None,
     ) -> None:
         self.target = target
         self.latest: EndpointSample | None = None
@@ -58,30 +61,50 @@ class EngineWatcher:
         self._latency, self._first_token, self._generated = HistogramWindow(), HistogramWindow(), CounterWindow()
         self._queries, self._hits = CounterWindow(), CounterWindow()
         self._health = Health(pages, target.address, BY_NAME.get(target.engine or ""))
-        self._page = EnginePage(pages, target)
+        self._effort = effort or Effort()
+        self._page = EnginePage(pages, target, self._effort)
         self._served = ServedNames(pages, target.address)
+        self._fault = ""
 
     async def run(self) -> None:
         """Scrape until cancelled, on the node's slots."""
         while True:
-            due = next_scrape(self._monotonic(), self._interval, self._life.failures, self._random)
+            rest = self._effort.rest_seconds()
+            due = next_scrape(self._monotonic(), self._interval, self._life.failures, self._random, rest)
             await asyncio.sleep(max(0.0, due - self._monotonic()))
             await self.scrape()
 
     async def scrape(self) -> None:
-        """Look once. Never raises for what the engine does."""
+        """Look once. Never raises, whatever the engine does and whatever reading it raises."""
         at_ms, began = self._clock(), self._monotonic()
         try:
             await self._check_health(began)
             reading = await self._page.read(began, at_ms / 1000, self._health.path)
             await self._served.refresh(began)
+            with self._effort.spent():
+                self._take(reading, at_ms, began)
         except ScrapeFailedError as exc:
             self._failed(exc.why, at_ms)
-            return
-        self._life = self._life.after_page(shows_engine=reading.vendor is not None)
+        except Exception as exc:  # noqa: BLE001 - a defect in reading one page may not end the watching
+            self._say(f"{type(exc).__name__}: {exc}")
+            self._failed(Failure.UNREADABLE, at_ms)
+
+    def _take(self, reading: Reading, at_ms: int, began: float) -> None:
+        """Keep the sample that a reading makes. The life goes on as well as it did when that raises."""
+        life = self._life.after_page(shows_engine=reading.vendor is not None)
         self._observe(reading, began)
-        self._keep(self._sample(reading, at_ms, began))
+        sample = self._sample(reading, life.status(reading), at_ms, began)
+        self._life = life
+        self._keep(sample)
+        if reading.unread:
+            self._instruments.unread_families.labels(self.target.address).inc(reading.unread)
         self._instruments.scrape_seconds.labels(self.target.address).observe(self._monotonic() - began)
+
+    def _say(self, fault: str) -> None:
+        """Log a defect once, not at every scrape."""
+        if fault != self._fault:
+            log.error("an engine's page cannot be read", address=self.target.address, error=fault)
+        self._fault = fault
 
     async def _check_health(self, now: float) -> None:
         """Ask for health each time until it is good, then once a second: a dead engine's server may answer on."""
@@ -104,14 +127,14 @@ class EngineWatcher:
         self._queries.observe(now, reading.prefix_queries)
         self._hits.observe(now, reading.prefix_hits)
 
-    def _sample(self, reading: Reading, at_ms: int, now: float) -> EndpointSample:
+    def _sample(self, reading: Reading, status: Status, at_ms: int, now: float) -> EndpointSample:
         return EndpointSample(
             cluster=self.target.cluster,
             address=self.target.address,
             node=self._node,
             sampled_at_ms=at_ms,
             seq=self._next_seq(),
-            status=self._life.status(reading),
+            status=status,
             running=reading.running,
             waiting=reading.waiting,
             kv_used_ratio=reading.kv_used_ratio,

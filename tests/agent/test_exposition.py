@@ -9,7 +9,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry, Gauge, generate_latest
 
-from metrics_agent.scrape.exposition import LONGEST_LABELS, Scanner, histograms_of, labels_of
+from metrics_agent.scrape.exposition import (
+    LARGEST_VALUE,
+    LONGEST_LABELS,
+    MOST_LINES,
+    MOST_SERIES,
+    SEGMENT_BYTES,
+    UNREAD,
+    Scanner,
+    histograms_of,
+    labels_of,
+)
 
 NAME = b"vllm:num_requests_running"
 
@@ -50,6 +60,8 @@ def test_value_is_read(expected, line):
         pytest.param(b'vllm:num_requests_running{engine="0" 3', id="no-brace"),
         pytest.param(b'vllm:num_requests_running{a="\\', id="cut-in-an-escape"),
         pytest.param(b"vllm:num_requests_running three", id="no-number"),
+        pytest.param(b"vllm:num_requests_running 1_0", id="underscore"),
+        pytest.param(b'vllm:num_requests_running{a="}"} 1_0', id="underscore-after-a-brace"),
         pytest.param(b'vllm:num_requests_running_total{engine="0"} 3', id="longer-name"),
         pytest.param(b"<html><body>502 Bad Gateway</body></html>", id="html"),
         pytest.param(b'{"detail":"Not Found"}', id="json"),
@@ -71,7 +83,17 @@ def test_histogram_is_its_series_and_its_bounds():
 
 
 @pytest.mark.parametrize(
-    "line", [(rb'role=",le=\"7\""', 5.0), (b'le="nonsense"', 5.0), (b'le="1"', math.nan), (b'le="1"', math.inf)]
+    "line",
+    [
+        (rb'role=",le=\"7\""', 5.0),
+        (b'le="nonsense"', 5.0),
+        (b'le="1"', math.nan),
+        (b'le="1"', math.inf),
+        (b'le="1"', 2 * LARGEST_VALUE),
+        (b'le="NaN"', 5.0),
+        (b'le="1e300"', 5.0),
+        (b'le="1_0"', 5.0),
+    ],
 )
 def test_what_is_no_bucket_is_left_out(line):
     assert histograms_of([line]) == {}
@@ -85,6 +107,28 @@ def test_names_that_begin_alike_are_told_apart():
 
 def test_line_without_its_brace_takes_nothing_from_the_next_line():
     assert scan(b'vllm:num_requests_running{engine="0" 3\nother{engine="1"} 4\n') == {}
+
+
+@pytest.mark.parametrize("line", [b'{engine="%d"} 3\n', b'{engine="%d" 3\n', b"{engine='%d'} x\n"])
+def test_family_of_too_many_lines_is_unread_and_others_are_read(line):
+    lines = b"".join(NAME + line % n for n in range(MOST_SERIES + 1))
+    assert scan(b"vllm:x 1\n" + lines + b"vllm:x 2\n") == {NAME: UNREAD, b"vllm:x": [(b"", 1.0), (b"", 2.0)]}
+
+
+def test_family_of_as_many_series_as_may_be_is_read():
+    assert len(scan((NAME + b" 1\n") * MOST_SERIES)[NAME]) == MOST_SERIES
+
+
+def test_every_family_of_a_page_with_too_many_lines_is_unread():
+    names = [b"family_%d" % n for n in range(MOST_LINES // MOST_SERIES + 1)]
+    page = b"".join((name + b" 1\n") * MOST_SERIES for name in names)
+    assert Scanner(names).scan(page) == dict.fromkeys(names, UNREAD)
+
+
+@pytest.mark.parametrize("shift", range(-30, 31))
+def test_line_at_the_end_of_a_segment_is_read_once(shift):
+    filler = b"#" * (SEGMENT_BYTES + shift) + b"\n"
+    assert scan(filler + NAME + b" 3\n" + NAME + b" 4") == {NAME: [(b"", 3.0), (b"", 4.0)]}
 
 
 def test_series_with_absurd_labels_is_left_out():

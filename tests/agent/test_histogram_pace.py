@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from metrics_agent.scrape.effort import Effort
 from metrics_agent.scrape.http import Page
 from metrics_agent.scrape.places import EnginePage
 from metrics_agent.targets import Target
@@ -25,7 +26,7 @@ class Engine:
 
 
 def page_of(body):
-    return EnginePage(Engine(body), Target("c", "a:1"))
+    return EnginePage(Engine(body), Target("c", "a:1"), Effort())
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from metrics_agent.scrape.effort import Effort
 from metrics_agent.scrape.health import Health
 from metrics_agent.scrape.http import Page, ScrapeFailedError
 from metrics_agent.scrape.life import Failure
@@ -39,7 +40,7 @@ def body(name):
 
 
 def engine_page(server, **target):
-    return EnginePage(server, Target("c", "e:1", **target))
+    return EnginePage(server, Target("c", "e:1", **target), Effort())
 
 
 async def kinds(page, *times, health="/health"):

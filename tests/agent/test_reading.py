@@ -242,6 +242,65 @@ def test_sum_with_an_unknown_engine_is_unknown():
     assert r.running is None
 
 
+@pytest.mark.parametrize("value", ["1e300", "1e16", "1_0"])
+def test_value_that_cannot_be_is_unknown(value):
+    families = (
+        "num_requests_running", "num_requests_waiting", "generation_tokens_total", "prompt_tokens_total",
+        "time_to_first_token_seconds_count",
+    )  # fmt: skip
+    r = read("".join(f"vllm:{name} {value}\n" for name in families).encode())
+    assert (r.running, r.waiting, r.prompt_tokens, r.prompts, r.generated) == (None, None, None, None, {})
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        'vllm:cache_config_info{{block_size="{0}",num_gpu_blocks="{0}"}} 1.0\n',
+        "sglang:num_pages {0}\nsglang:page_size {0}\n",
+        "sglang:max_total_num_tokens {0}{0}\n",
+    ],
+)
+def test_capacity_that_cannot_be_is_unknown(page):
+    assert read(page.format("9" * 12).encode()).kv_capacity_tokens is None
+
+
+def engines(family, *ids, value=1, label="engine"):
+    return "".join(f'{family}{{{label}="{n}"}} {value}\n' for n in ids)
+
+
+@pytest.mark.parametrize(
+    ("name", "part"),
+    [
+        ("waiting", engines("vllm:num_requests_waiting", 0)),
+        ("kv_used_ratio", engines("vllm:kv_cache_usage_perc", 1)),
+        ("hit_ratio", engines("vllm:gpu_prefix_cache_hit_rate", 1)),
+        ("kv_capacity_tokens", 'vllm:cache_config_info{engine="0",block_size="16",num_gpu_blocks="10"} 1\n'),
+    ],
+)
+def test_what_not_every_engine_tells_is_unknown(name, part):
+    r = read((engines("vllm:num_requests_running", 0, 1) + part).encode())
+    assert (r.running, getattr(r, name)) == (2, None)
+    both = part + part.replace('"0"', '"x"').replace('engine="1"', 'engine="0"').replace('"x"', '"1"')
+    assert getattr(read((engines("vllm:num_requests_running", 0, 1) + both).encode()), name) is not None
+
+
+def test_engines_that_only_the_waiting_are_told_of_leave_the_running_unknown():
+    page = engines("vllm:num_requests_running", 0) + engines("vllm:num_requests_waiting", 0, 1)
+    r = read(page.encode())
+    assert (r.running, r.waiting) == (None, 2)
+
+
+def test_rank_that_has_not_told_all_leaves_a_sum_unknown():
+    page = engines("sglang:num_running_reqs", 0, 1, label="dp_rank") + engines("sglang:num_pages", 0, label="dp_rank")
+    r = read((page + engines("sglang:page_size", 0, label="dp_rank")).encode())
+    assert (r.running, r.kv_capacity_tokens) == (2, None)
+
+
+def test_family_without_engines_tells_of_all():
+    r = read((engines("vllm:num_requests_running", 0, 1) + "vllm:num_requests_waiting 3\n").encode())
+    assert (r.running, r.waiting) == (2, 3)
+
+
 @pytest.mark.parametrize(("expected", "value"), [(1.0, 1.0), (1.0, 1.004), (None, 45.0)])
 def test_kv_use_is_a_ratio_or_unknown(expected, value):
     assert read(f"vllm:kv_cache_usage_perc {value}\n".encode()).kv_used_ratio == expected
@@ -313,6 +372,12 @@ def test_iterations_of_trtllm_serve_say_the_newest():
 @pytest.mark.parametrize("body", [b"[]", b"", b"[1]", b'{"a": 1}', b'[{"numActiveRequests": "x"}]', b"[" * 100_000])
 def test_what_is_no_list_of_iterations_says_nothing(body):
     assert read_iterations(body) == Reading()
+
+
+def test_iteration_of_absurd_counts_is_unknown():
+    kv = b'{"maxNumBlocks": 1%s, "usedNumBlocks": 1%s, "tokensPerBlock": 32}' % (b"0" * 18, b"0" * 400)
+    r = read_iterations(b'[{"numActiveRequests": 1e300, "kvCacheStats": %s}]' % kv)
+    assert (r.running, r.kv_used_ratio, r.kv_capacity_tokens) == (None, None, None)
 
 
 def test_pinned_engine_reads_its_own_families_alone():

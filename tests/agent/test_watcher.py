@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 from prometheus_client import CollectorRegistry
 
 from metrics_agent.cadence import next_scrape
 from metrics_agent.instruments import Instruments
+from metrics_agent.scrape.effort import MOST_SHARE, Effort
+from metrics_agent.scrape.exposition import MOST_SERIES
 from metrics_agent.scrape.http import Page, ScrapeFailedError
 from metrics_agent.scrape.life import Failure
 from metrics_agent.scrape.watcher import EngineWatcher
 from metrics_agent.targets import Target
+from tests.conftest import until
 from tidegate.domain.sample import Status
 
 
@@ -67,12 +72,17 @@ def engine():
 
 
 @pytest.fixture
-def watcher(engine, time):
+def registry():
+    return CollectorRegistry()
+
+
+@pytest.fixture
+def watcher(engine, time, registry):
     return EngineWatcher(
         Target("c", "e:1"),
         "n",
         engine,
-        Instruments(CollectorRegistry()),
+        Instruments(registry),
         interval_seconds=0.1,
         clock=time.ms,
         random=lambda: 0.5,
@@ -197,6 +207,92 @@ async def test_returning_engine_is_asked_for_its_health_first(watcher, engine, t
     engine.metrics, engine.health = body(), 503
     await watcher.scrape()
     assert watcher.latest.status is Status.LOADING
+
+
+async def test_sum_beyond_every_number_is_unknown(watcher, engine):
+    engine.metrics = b'vllm:num_requests_running{engine="0"} 1e308\nvllm:num_requests_running{engine="1"} 1e308\n'
+    await watcher.scrape()
+    assert (watcher.latest.status, watcher.latest.running) == (Status.READY, None)
+
+
+async def test_watcher_outlives_whatever_reading_raises_and_says_unreachable(watcher, time, registry, monkeypatch):
+    def broken(*_, **__):
+        raise RecursionError("deep")
+
+    await watcher.scrape()
+    before = watcher.latest
+    with monkeypatch.context() as patched:
+        patched.setattr("metrics_agent.scrape.places.read_page", broken)
+        time.seconds += 1
+        await watcher.scrape()
+        assert watcher.latest == before
+        await watcher.scrape()
+    assert (watcher.latest.status, watcher.latest.sampled_at_ms) == (Status.UNREACHABLE, time.ms())
+    labels = {"endpoint": "e:1", "cause": "unreadable"}
+    assert registry.get_sample_value("tidegate_agent_scrape_failures_total", labels) == 2
+    await watcher.scrape()
+    assert watcher.latest.status is Status.READY
+
+
+async def test_watcher_outlives_what_its_windows_raise(watcher, monkeypatch):
+    def broken(*_):
+        raise OverflowError
+
+    monkeypatch.setattr(watcher._latency, "observe", broken)
+    for _ in range(3):
+        await watcher.scrape()
+    assert watcher.latest.status is Status.UNREACHABLE
+
+
+async def test_families_that_are_too_long_are_unknown_and_counted(watcher, engine, registry):
+    lines = (f'vllm:kv_cache_usage_perc{{engine="{n}"}} 0.5\n' for n in range(MOST_SERIES))
+    engine.metrics = body() + "".join(lines).encode()
+    await watcher.scrape()
+    assert (watcher.latest.running, watcher.latest.kv_used_ratio) == (2, None)
+    assert registry.get_sample_value("tidegate_agent_unread_families_total", {"endpoint": "e:1"}) == 1
+
+
+async def test_engine_whose_page_costs_much_is_scraped_rarely_and_others_are_not(engine, time):
+    seconds = [0.0]
+
+    def dear():
+        seconds[0] += 0.1
+        return seconds[0]
+
+    def one(pages, clock):
+        return EngineWatcher(
+            Target("c", "e:1"),
+            "n",
+            pages,
+            Instruments(CollectorRegistry()),
+            interval_seconds=0.01,
+            clock=time.ms,
+            random=lambda: 0.5,
+            effort=Effort(clock),
+        )
+
+    other = Engine()
+    tasks = [asyncio.create_task(w.run()) for w in (one(engine, dear), one(other, lambda: 0.0))]
+    await until(lambda: other.asked.count("/metrics") >= 20)
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    assert 1 <= engine.asked.count("/metrics") <= 3
+
+
+def test_effort_asks_for_rest_once_and_by_its_share():
+    times = iter([1.0, 1.05, 2.0, 2.01])
+    effort = Effort(lambda: next(times))
+    for _ in range(2):
+        with effort.spent():
+            pass
+    assert effort.rest_seconds() == pytest.approx(0.06 / MOST_SHARE)
+    assert effort.rest_seconds() == 0
+
+
+@pytest.mark.parametrize(("expected", "rest"), [(0.1, 0.0), (0.1, 0.09), (0.3, 0.25), (2.0, 1.95)])
+def test_rest_moves_the_next_scrape_to_a_later_slot(expected, rest):
+    assert next_scrape(10.0, 0.1, 0, lambda: 0.0, rest) - 10.0 == pytest.approx(expected)
 
 
 def test_scrapes_keep_to_their_slots():
