@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from tidegate.domain.routing import RouteMatch
 from tidegate.domain.topology import Cluster, Topology, WithoutPicker, split_address
+from tidegate.domain.upstream import Upstream
 from xds_server.desired import Desired, DesiredCluster, DesiredEndpoint, NameRule
 from xds_server.store_view import StoreView
 
@@ -33,8 +34,10 @@ def compose(
     sample_ttl_ms: int,
     *,
     picker_away: bool = False,
+    upstreams: Mapping[str, Upstream] | None = None,
 ) -> Desired:
     """What Envoy should do. `ips` maps the hosts of endpoints to addresses; an endpoint without one is left out.
+    `upstreams` are the settings of clusters that were tuned, by name.
 
     Endpoints of the file come first, in its order, then those that agents registered, by address.
     """
@@ -45,7 +48,7 @@ def compose(
         expose_routing=gateway.expose_routing,
         ext_proc_host=gateway.ext_proc_host,
         ext_proc_port=gateway.ext_proc_port,
-        clusters=tuple(_cluster(cluster, view, ips, sample_ttl_ms) for cluster in topology.clusters),
+        clusters=tuple(_cluster(cluster, view, ips, sample_ttl_ms, upstreams or {}) for cluster in topology.clusters),
         aliases=tuple(alias for alias, _ in topology.aliases),
         rule_headers=topology.rule_headers,
         cors_origin=gateway.cors_origin,
@@ -80,7 +83,13 @@ def host_of(address: str) -> str | None:
         return None
 
 
-def _cluster(cluster: Cluster, view: StoreView, ips: Mapping[str, str], sample_ttl_ms: int) -> DesiredCluster:
+def _cluster(
+    cluster: Cluster,
+    view: StoreView,
+    ips: Mapping[str, str],
+    sample_ttl_ms: int,
+    upstreams: Mapping[str, Upstream],
+) -> DesiredCluster:
     endpoints: dict[tuple[str, int], DesiredEndpoint] = {}
     for address in addresses_of(cluster, view):
         host, port = split_address(address)
@@ -89,7 +98,11 @@ def _cluster(cluster: Cluster, view: StoreView, ips: Mapping[str, str], sample_t
                 (ips[host], port), _endpoint(cluster.name, address, (ips[host], port), view, sample_ttl_ms)
             )
     return DesiredCluster(
-        name=cluster.name, models=_names(cluster, view), lb=cluster.lb, endpoints=tuple(endpoints.values())
+        name=cluster.name,
+        models=_names(cluster, view),
+        lb=cluster.lb,
+        upstream=upstreams.get(cluster.name, cluster.envoy),
+        endpoints=tuple(endpoints.values()),
     )
 
 

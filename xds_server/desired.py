@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tidegate.domain.topology import LbPolicy, WithoutPicker
+from tidegate.domain.upstream import DEFAULT, Upstream
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +34,7 @@ class DesiredCluster:
     name: str
     models: tuple[str, ...]
     lb: LbPolicy
+    upstream: Upstream = DEFAULT
     endpoints: tuple[DesiredEndpoint, ...] = ()
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final
 
 import structlog
 
 from tidegate.domain.errors import StoreError, StoreRefused
 from tidegate.domain.topology import Topology
+from tidegate.domain.upstream import Upstream, tuned
 from tidegate.runtime import backoff_seconds
 from tidegate.store.ports import Store
 from xds_server.assembly import Assembler
@@ -57,7 +58,9 @@ class Publisher:
         self._found_empty = False
         self._assembler, self._pace = Assembler(), Pace()
         self.desired: Desired | None = None
+        self._upstreams: dict[str, Upstream] = {}
         self.refused: str | None = None
+        self.refused_tunes: Mapping[str, str] = {}
         self.trouble: str | None = None
 
     async def run(self, tick_ms: int) -> None:
@@ -101,11 +104,12 @@ class Publisher:
     async def _look(self) -> StoreError | None:
         names = [cluster.name for cluster in self._topology.clusters]
         try:
-            weights, registered, departed, samples = await asyncio.gather(
+            weights, registered, departed, samples, keys = await asyncio.gather(
                 self._store.effective(names),
                 self._store.registered(),
                 self._store.departed(),
                 self._store.samples(),
+                self._store.operator_keys(names, ()),
             )
         except StoreError as exc:
             self._tell(str(exc))
@@ -118,6 +122,7 @@ class Publisher:
             registered=registered,
             departed=departed,
             samples=samples,
+            tunes=keys.tunes,
             now_ms=self._clock_ms(),
         )
         return None
@@ -134,12 +139,32 @@ class Publisher:
         hosts = {host_of(a) for c in self._topology.clusters for a in addresses_of(c, self._view)}
         ips = await self._resolver.addresses(host for host in hosts if host is not None)
         away = self._picker_away()
-        desired = compose(self._gateway, self._topology, self._view, ips, self._sample_ttl_ms, picker_away=away)
+        desired = compose(
+            self._gateway,
+            self._topology,
+            self._view,
+            ips,
+            self._sample_ttl_ms,
+            picker_away=away,
+            upstreams=self._tuned(),
+        )
         now_ms = self._clock_ms()
         if desired != self.desired and self._pace.is_due(self.desired, desired, now_ms):
             self.desired = desired
             self._pace.took(now_ms)
             self._serve(desired)
+
+    def _tuned(self) -> Mapping[str, Upstream]:
+        """The settings of every cluster: those of the file, then `tune`, then `tune:{cluster}`."""
+        refused: dict[str, str] = {}
+        for cluster in self._topology.clusters:
+            settings, last = cluster.envoy, self._upstreams.get(cluster.name, cluster.envoy)
+            for scope, key in (("", "tune"), (cluster.name, f"tune:{cluster.name}")):
+                settings, why = tuned(settings, self._view.tunes.get(scope, {}), last)
+                refused |= {f"{key} {field}": sentence for field, sentence in why.items()}
+            self._upstreams[cluster.name] = settings
+        self.refused_tunes = refused
+        return dict(self._upstreams)
 
     def _serve(self, desired: Desired) -> None:
         try:

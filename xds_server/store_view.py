@@ -22,6 +22,7 @@ class StoreView:
     samples: Mapping[Place, EndpointSample] = field(default_factory=dict)
     listed: Mapping[Place, tuple[str, ...]] = field(default_factory=dict)
     read_at_ms: int = 0
+    tunes: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
     def updated(
         self,
@@ -30,12 +31,14 @@ class StoreView:
         registered: Iterable[tuple[str, str, int]],
         samples: Iterable[EndpointSample],
         departed: AbstractSet[Place] = frozenset(),
+        tunes: Mapping[str, Mapping[str, str]] | None = None,
         now_ms: int,
     ) -> StoreView:
         """This view after one successful reading.
 
         Weights of a cluster that the store no longer mentions stay; so do endpoints that are members, and the names
-        that they listed. What departed left on purpose, and goes at once.
+        that they listed. What departed left on purpose, and goes at once. A store without any weight was emptied:
+        what was tuned stays.
         """
         membership = self.membership.after(registered, now_ms, departed)
         there = membership.members
@@ -47,4 +50,5 @@ class StoreView:
             samples=newest,
             listed={place: names for place, names in listed.items() if place in there or place in newest},
             read_at_ms=now_ms,
+            tunes=self.tunes if tunes is None or not any(weights.values()) else tunes,
         )

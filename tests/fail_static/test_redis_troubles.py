@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+import httpx
 import pytest
 
 from tests.conftest import take_free_port, wait_until
 from tests.fail_static.conftest import Traffic, World, paused, resumed
+from tests.up.cluster import chat
 
 pytestmark = [pytest.mark.envoy, pytest.mark.redis]
 
@@ -134,3 +138,39 @@ def test_replicas_whose_agent_is_gone_keep_their_weight_and_are_stale(world: Wor
     world.start_agent()
     wait_until(world.is_whole, deadline_seconds=60, what="everything being well again")
     assert traffic.failures() == {}
+
+
+def test_services_that_start_again_while_redis_is_away_take_nothing_from_envoy(world: World, traffic: Traffic) -> None:
+    world.redis.stop()
+    old = world.up.kill("xds")
+    wait_until(lambda: world.pids().get("xds") not in {None, old}, what="xds started again")
+    late = time.monotonic() + 5
+    wait_until(lambda: time.monotonic() > late, what="the time after which the file alone would be served")
+    traffic.go_on(50)
+    world.redis.start()
+    wait_until(world.is_whole, deadline_seconds=60, what="everything being well again")
+    traffic.go_on()
+    assert traffic.failures() == {}
+
+
+def test_while_ext_proc_hangs_requests_reach_their_model_by_envoy_alone(world: World, traffic: Traffic) -> None:
+    """Who asked ext_proc as it fell silent is refused; nobody after that."""
+    pid = world.pids()["ext_proc"]
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        wait_until(lambda: answered(world, "filed") and answered(world, "joined"), what="requests served")
+        traffic.go_on()
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    traffic.go_on(50)
+    assert set(traffic.failures()) <= {"503"}
+    assert all(load.statuses["503"] <= load.threads for load in traffic.loads)
+
+
+def answered(world: World, model: str) -> bool:
+    """Whether a request of its own is answered; one that hangs is given up."""
+    try:
+        answer = httpx.post(f"{world.up.gateway}/v1/chat/completions", json=chat(model), timeout=0.5)
+    except httpx.TimeoutException:
+        return False
+    return answer.status_code == 200

@@ -22,7 +22,7 @@ from xds_server.services import Method
 class Engine:
     """Answers every request with its own name; keeps what it was sent.
 
-    `?status=503` answers so, `?break=1` breaks off, `?stream=1` sends three events, each but the first once
+    `?status=503` answers so, `?break=1` breaks off, `?hang=1` never answers, `?stream=1` sends three events, each but the first once
     `next_event` is set.
     """
 
@@ -54,6 +54,8 @@ class Engine:
         body = await request.read()
         self.requests.append(dict(request.headers))
         self.served[request.path] += 1
+        if request.query.get("hang"):
+            await asyncio.Event().wait()
         if request.query.get("break"):
             assert request.transport is not None
             request.transport.abort()

@@ -9,6 +9,7 @@ from ipaddress import ip_address
 from typing import Final
 
 from tidegate.domain.routing import RouteRule, Split
+from tidegate.domain.upstream import DEFAULT, Upstream
 
 GPU_VARIABLES: Final = ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "NVIDIA_VISIBLE_DEVICES")
 """Variables of an engine's environment that may stand among its `gpus` as they are: `CUDA_VISIBLE_DEVICES=0,1`."""
@@ -83,6 +84,7 @@ class Cluster:
     context_tokens: int | None = None
     endpoints: tuple[Endpoint, ...] = ()
     loras: tuple[str, ...] = ()
+    envoy: Upstream = DEFAULT
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,10 +15,12 @@ from pydantic import ValidationError
 from tidegate.domain.errors import ConfigError
 from tidegate.domain.routing import Api, Media, RouteMatch, RouteRule, Split, TokenRange, parse_token_range
 from tidegate.domain.topology import Cluster, Endpoint, Kind, LbPolicy, Precision, Topology, WithoutPicker
+from tidegate.domain.upstream import Balance, Http, Upstream
 from tidegate.settings.config_checks import cross_faults
 from tidegate.settings.config_model import (
     ClusterSection,
     EndpointSection,
+    EnvoySection,
     FileSection,
     GatewaySection,
     MatchSection,
@@ -137,7 +139,13 @@ def _cluster(section: ClusterSection) -> Cluster:
         context_tokens=section.context_tokens,
         endpoints=tuple(_endpoint(one) for one in section.endpoints),
         loras=tuple(section.loras),
+        envoy=_upstream(section.envoy),
     )
+
+
+def _upstream(section: EnvoySection) -> Upstream:
+    plain = section.model_dump()
+    return Upstream(**{**plain, "balance": Balance(plain["balance"]), "http": Http(plain["http"])})
 
 
 def _endpoint(section: EndpointSection) -> Endpoint:

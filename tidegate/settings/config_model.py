@@ -14,6 +14,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from tidegate.domain.routing import parse_token_range
 from tidegate.domain.topology import GPU_VARIABLES, split_address
+from tidegate.domain.upstream import DEFAULT, RANGES
 from tidegate.settings.redis_url import parse_redis_url
 
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,128}", re.ASCII)
@@ -159,6 +160,26 @@ class EndpointSection(Section):
     metrics: MetricsPage | None = None
 
 
+def _between(name: str) -> Any:
+    least, most = RANGES[name]
+    return Field(default=getattr(DEFAULT, name), ge=least, le=most)
+
+
+class EnvoySection(Section):
+    """`clusters[].envoy`: how Envoy treats the replicas; the same names with `envoy.` before them tune it live."""
+
+    balance: Literal["round_robin", "least_request"] = "round_robin"
+    active_request_bias: float = _between("active_request_bias")
+    ramp_ms: int = _between("ramp_ms")
+    connect_timeout_ms: int = _between("connect_timeout_ms")
+    silence_ms: int = _between("silence_ms")
+    retries: int = _between("retries")
+    max_requests: int = _between("max_requests")
+    eject_after: int = _between("eject_after")
+    eject_ms: int = _between("eject_ms")
+    http: Literal["http1", "http2"] = "http1"
+
+
 class ClusterSection(Section):
     """`clusters[]`: replicas that serve the same models."""
 
@@ -170,6 +191,7 @@ class ClusterSection(Section):
     context_tokens: int | None = Field(default=None, gt=0)
     endpoints: list[EndpointSection] = []
     loras: list[ModelName] = []
+    envoy: EnvoySection = EnvoySection()
 
 
 class MatchSection(Section):

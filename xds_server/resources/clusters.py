@@ -5,16 +5,22 @@ from __future__ import annotations
 import ipaddress
 from typing import Any, Final
 
-from envoy.config.cluster.v3 import circuit_breaker_pb2, cluster_pb2
+from envoy.config.cluster.v3 import circuit_breaker_pb2, cluster_pb2, outlier_detection_pb2
+from envoy.config.common.matcher.v3 import matcher_pb2
 from envoy.config.core.v3 import base_pb2, config_source_pb2, extension_pb2, protocol_pb2
 from envoy.config.endpoint.v3 import endpoint_components_pb2, endpoint_pb2
+from envoy.config.route.v3 import route_components_pb2
+from envoy.extensions.load_balancing_policies.common.v3 import common_pb2
+from envoy.extensions.load_balancing_policies.least_request.v3 import least_request_pb2
 from envoy.extensions.load_balancing_policies.override_host.v3 import override_host_pb2
 from envoy.extensions.load_balancing_policies.round_robin.v3 import round_robin_pb2
 from envoy.extensions.upstreams.http.v3 import http_protocol_options_pb2 as http
+from envoy.type.matcher.v3 import regex_pb2, string_pb2
 from envoy.type.metadata.v3 import metadata_pb2
 from envoy.type.v3 import percent_pb2
 
 from tidegate.domain.topology import LbPolicy
+from tidegate.domain.upstream import Balance, Http, Upstream
 from tidegate.domain.wire import DESTINATION_ENDPOINT, LB_METADATA_NAMESPACE
 from xds_server.desired import Desired, DesiredCluster
 from xds_server.resources.endpoints import socket_address
@@ -34,15 +40,17 @@ MOST_AT_ONCE: Final = 100_000
 
 def model_cluster(cluster: DesiredCluster) -> Any:
     """The Cluster of a model pool, its endpoints by EDS over the same ADS stream."""
+    upstream, balance = cluster.upstream, _balance(cluster.upstream)
     return cluster_pb2.Cluster(
         name=cluster.name,
         type=cluster_pb2.Cluster.EDS,
         eds_cluster_config=cluster_pb2.Cluster.EdsClusterConfig(eds_config=over_ads()),
-        connect_timeout=seconds(CONNECT_TIMEOUT_SECONDS),
-        circuit_breakers=_circuit_breakers(),
-        load_balancing_policy=_override_host() if cluster.lb is LbPolicy.PICK else _round_robin(),
+        connect_timeout=seconds(upstream.connect_timeout_ms / 1000),
+        circuit_breakers=_circuit_breakers(upstream.max_requests),
+        load_balancing_policy=_override_host(balance) if cluster.lb is LbPolicy.PICK else balance,
         common_lb_config=_without_panic(),
-        typed_extension_protocol_options={HTTP_OPTIONS: packed(_http1())},
+        outlier_detection=_outlier_detection(upstream) if upstream.eject_after else None,
+        typed_extension_protocol_options={HTTP_OPTIONS: packed(_to_engines(upstream))},
     )
 
 
@@ -84,13 +92,13 @@ def _without_panic() -> Any:
     return cluster_pb2.Cluster.CommonLbConfig(healthy_panic_threshold=percent_pb2.Percent(value=0))
 
 
-def _circuit_breakers() -> Any:
+def _circuit_breakers(max_requests: int = MOST_AT_ONCE) -> Any:
     thresholds = [
         circuit_breaker_pb2.CircuitBreakers.Thresholds(
             priority=priority,
             max_connections=UInt32(value=MOST_AT_ONCE),
             max_pending_requests=UInt32(value=MOST_AT_ONCE),
-            max_requests=UInt32(value=MOST_AT_ONCE),
+            max_requests=UInt32(value=max_requests),
             max_retries=UInt32(value=MOST_AT_ONCE),
         )
         for priority in (base_pb2.DEFAULT, base_pb2.HIGH)
@@ -104,12 +112,53 @@ def _policy(name: str, config: Any) -> Any:
     return cluster_pb2.LoadBalancingPolicy(policies=[policy])
 
 
-def _round_robin() -> Any:
-    """Weighted round robin: of the policies that know weights, the one with exact shares."""
-    return _policy("envoy.load_balancing_policies.round_robin", round_robin_pb2.RoundRobin())
+def _balance(upstream: Upstream) -> Any:
+    """By weight: exact shares, or fewer for those with much in flight. A replica that comes back ramps up."""
+    ramp: dict[str, Any] = {}
+    if upstream.ramp_ms:
+        window = seconds(upstream.ramp_ms / 1000)
+        ramp["slow_start_config"] = common_pb2.SlowStartConfig(slow_start_window=window)
+    if upstream.balance is Balance.ROUND_ROBIN:
+        return _policy("envoy.load_balancing_policies.round_robin", round_robin_pb2.RoundRobin(**ramp))
+    bias = base_pb2.RuntimeDouble(
+        default_value=upstream.active_request_bias, runtime_key="tidegate.active_request_bias"
+    )
+    policy = least_request_pb2.LeastRequest(active_request_bias=bias, **ramp)
+    return _policy("envoy.load_balancing_policies.least_request", policy)
 
 
-def _override_host() -> Any:
+def _outlier_detection(upstream: Upstream) -> Any:
+    """Faults in a row put a replica aside for a while; never more than half of a cluster, and never its last one."""
+    faults = UInt32(value=upstream.eject_after)
+    always, never = UInt32(value=100), UInt32(value=0)
+    return outlier_detection_pb2.OutlierDetection(
+        split_external_local_origin_errors=True,
+        consecutive_5xx=faults,
+        enforcing_consecutive_5xx=always,
+        consecutive_local_origin_failure=faults,
+        enforcing_consecutive_local_origin_failure=always,
+        enforcing_consecutive_gateway_failure=never,
+        enforcing_success_rate=never,
+        enforcing_local_origin_success_rate=never,
+        enforcing_failure_percentage=never,
+        interval=seconds(1),
+        base_ejection_time=seconds(upstream.eject_ms / 1000),
+        max_ejection_time=seconds(max(300.0, upstream.eject_ms / 1000)),
+        max_ejection_percent=UInt32(value=50),
+    )
+
+
+def _faults() -> Any:
+    """What outlier detection counts of engines' answers: 5xx but for 503, which says that an engine is full."""
+    status = string_pb2.StringMatcher(safe_regex=regex_pb2.RegexMatcher(regex="50[0-24-9]|5[1-9][0-9]"))
+    header = route_components_pb2.HeaderMatcher(name=":status", string_match=status)
+    match = matcher_pb2.HttpHeadersMatch(headers=[header])
+    return http.HttpProtocolOptions.OutlierDetection(
+        error_matcher=matcher_pb2.MatchPredicate(http_response_headers_match=match)
+    )
+
+
+def _override_host(fallback: Any) -> Any:
     """The endpoints that ext_proc listed, in order; by weight where it listed none that is known.
 
     The list comes from dynamic metadata alone: a client can send a header, and cannot send metadata.
@@ -120,15 +169,21 @@ def _override_host() -> Any:
             path=[metadata_pb2.MetadataKey.PathSegment(key=DESTINATION_ENDPOINT)],
         )
     )
-    policy = override_host_pb2.OverrideHost(override_host_sources=[source], fallback_policy=_round_robin())
+    policy = override_host_pb2.OverrideHost(override_host_sources=[source], fallback_policy=fallback)
     return _policy("envoy.load_balancing_policies.override_host", policy)
 
 
-def _http1() -> Any:
-    explicit = http.HttpProtocolOptions.ExplicitHttpConfig(http_protocol_options=protocol_pb2.Http1ProtocolOptions())
+def _to_engines(upstream: Upstream) -> Any:
+    kinds = http.HttpProtocolOptions.ExplicitHttpConfig
+    explicit = (
+        kinds(http_protocol_options=protocol_pb2.Http1ProtocolOptions())
+        if upstream.http is Http.HTTP1
+        else kinds(http2_protocol_options=protocol_pb2.Http2ProtocolOptions())
+    )
     return http.HttpProtocolOptions(
         explicit_http_config=explicit,
         common_http_protocol_options=protocol_pb2.HttpProtocolOptions(idle_timeout=seconds(ENGINE_IDLE_SECONDS)),
+        outlier_detection=_faults() if upstream.eject_after else None,
     )
 
 

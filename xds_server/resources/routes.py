@@ -30,8 +30,6 @@ from xds_server.resources.matches import MODEL_PATHS, MODELS_PATH, RESPONSES_PAT
 from xds_server.resources.names import EXT_PROC_FILTER, FAULT_FILTER, ROUTES_NAME
 from xds_server.resources.wrap import UInt32, packed, seconds
 
-# A long answer that is not streamed is silent until it is whole: tens of thousands of tokens take their time.
-SILENCE_SECONDS: Final = 3600.0
 # What Envoy adds beside x-forwarded-for, and no engine reads.
 EXTERNAL_ADDRESS: Final = "x-envoy-external-address"
 READ: Final = "GET|HEAD"
@@ -116,8 +114,8 @@ def _to(cluster: DesiredCluster, name: str, match: Any, expose_routing: bool) ->
         route=components.RouteAction(
             cluster=cluster.name,
             timeout=seconds(0),
-            idle_timeout=seconds(SILENCE_SECONDS),
-            retry_policy=_retry_policy(),
+            idle_timeout=seconds(cluster.upstream.silence_ms / 1000),
+            retry_policy=_retry_policy(cluster.upstream.retries),
         ),
         request_headers_to_remove=[EXTERNAL_ADDRESS],
         response_headers_to_remove=[CLUSTER_HEADER, ENDPOINT_HEADER, REASON_HEADER],
@@ -133,13 +131,13 @@ def _chosen(cluster: str) -> Any:
     )
 
 
-def _retry_policy() -> Any:
-    """Two more tries, each at another host than those before."""
+def _retry_policy(retries: int) -> Any:
+    """So many more tries, each at another host than those before."""
     name, config = "envoy.retry_host_predicates.previous_hosts", previous_hosts_pb2.PreviousHostsPredicate()
     predicate = components.RetryPolicy.RetryHostPredicate(name=name, typed_config=packed(config))
     return components.RetryPolicy(
         retry_on=RETRY_ON,
-        num_retries=UInt32(value=2),
+        num_retries=UInt32(value=retries),
         retry_host_predicate=[predicate],
         host_selection_retry_max_attempts=5,
     )
