@@ -39,7 +39,7 @@ _SINGLES: Final = {
 }
 _MOUNTS: Final = re.compile(r"v\d\w*|openai|anthropic|cohere|api|inference")
 """What may stand before a single word; `/v1/threads/7/messages` is another endpoint than `/v1/messages`."""
-
+_DEPLOYMENTS: Final = frozenset({"deployments", "engines"})
 
 _GENERATING: Final = frozenset(
     {Api.CHAT, Api.COMPLETIONS, Api.RESPONSES, Api.MESSAGES, Api.GENERATE, Api.AUDIO, Api.UNKNOWN}
@@ -74,9 +74,9 @@ def endpoint_of(path: str) -> Endpoint:
 
 
 def _without_deployment(segments: tuple[str, ...]) -> tuple[tuple[str, ...], str | None]:
-    """Azure's `…/deployments/NAME/…` in two: the path without it, and NAME."""
+    """Azure's `…/deployments/NAME/…` and OpenAI's old `…/engines/NAME/…` in two: the path without it, and NAME."""
     for at, segment in enumerate(segments[:-2]):
-        if segment == "deployments":
+        if segment in _DEPLOYMENTS:
             return segments[:at] + segments[at + 2 :], segments[at + 1]
     return segments, None
 

@@ -25,6 +25,8 @@ BODY = {"model": "m", "messages": []}
         (Api.COMPLETIONS, "/v1/completions"),
         (Api.COMPLETIONS, "/completions"),
         (Api.COMPLETIONS, "/openai/deployments/m/completions"),
+        (Api.COMPLETIONS, "/v1/engines/m/completions"),
+        (Api.EMBEDDINGS, "/v1/engines/m/embeddings"),
         (Api.EMBEDDINGS, "/openai/v1/embeddings"),
         (Api.RESPONSES, "/v1/responses?x"),
         (Api.UNKNOWN, "/v1/responses/resp_1/cancel"),
@@ -57,6 +59,7 @@ def test_path_means_an_endpoint(api: Api, path: str) -> None:
     [
         ("gpt-4o", "/openai/deployments/gpt-4o/chat/completions?api-version=2024-10-21"),
         ("org/m", "/openai/deployments/org%2Fm/chat/completions/"),
+        ("davinci", "/v1/engines/davinci/completions"),
         ("m", "/v1/chat/completions"),
     ],
 )
