@@ -12,7 +12,8 @@ _LONE_SURROGATE: Final = re.compile(
     rb"|[c-fC-F][0-9a-fA-F]{2}(?<!\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][0-9a-fA-F]{3})"
     rb")"
 )
-_BACKSLASH: Final = ord("\\")
+_FIRST_STEP: Final = 16
+_GROWTH: Final = 16
 
 
 def with_paired_surrogates(text: bytes) -> bytes:
@@ -22,7 +23,15 @@ def with_paired_surrogates(text: bytes) -> bytes:
 
 def _replacement(found: re.Match[bytes]) -> bytes:
     """An escape behind an odd number of backslashes is none: the last of them escapes its own."""
-    text, at = found.string, found.start()
-    while at and text[at - 1] == _BACKSLASH:
-        at -= 1
-    return found[0] if (found.start() - at) % 2 else b"\\ufffd"
+    return found[0] if _backslashes(found.string, found.start()) % 2 else b"\\ufffd"
+
+
+def _backslashes(text: bytes, end: int) -> int:
+    """How many backslashes stand right before `end`, looked for in steps that grow with the run."""
+    step = _FIRST_STEP
+    while True:
+        before = text[max(0, end - step) : end]
+        run = len(before) - len(before.rstrip(b"\\"))
+        if run < step:
+            return run
+        step *= _GROWTH
