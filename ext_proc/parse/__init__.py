@@ -6,7 +6,9 @@ Raises Refusal and nothing else. `ext_proc.decide` calls `request.parse_request`
     request      the entry: limit, encoding, content type
     endpoint     path → Api, and the model of Azure's paths
     encoding     gzip and zstd, under the size limit
-    body         JSON → Body, one decode
+    careful      JSON → Body: in one decode, or field by field where a prompt fits no type
+    body         the fields of Body, and which of them stay encoded
+    structure    how much a JSON text holds, counted before it is decoded
     multipart    multipart/form-data → Body, without copying files
     surrogates   the escapes that are no text
     scalars      numbers, flags and strings as lenient clients write them

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from array import array
+from collections.abc import Iterator
 from typing import Any, Final
 
+import msgspec
 from msgspec import Raw
 
 from ext_proc.parse.body import Item, Message, decode_or
 from ext_proc.parse.fingerprint import Chain, without_attribution
 from ext_proc.parse.scalars import NULL, is_null, string
+from ext_proc.parse.structure import fits
 from tidegate.domain.refusal import Reason, Refusal
 from tidegate.domain.request import LARGEST_COUNT
 from tidegate.domain.routing import Media
@@ -18,19 +21,26 @@ _DEEPEST: Final = 4
 """A message holds parts, a part (a tool's result) holds parts; nothing that an engine reads lies deeper."""
 
 MOST_PARTS: Final = 40_000
-"""Messages, parts and prompts that a request may have; a walk over them takes some 30 ms."""
+MOST_PROMPTS: Final = 120_000
+MOST_TOOLS: Final = 20_000
+"""Messages and parts, prompts, or tools that a request may have; a walk over them takes some 30 ms.
 
-_MEDIA_COST: Final = 8
-_TOOL_COST: Final = 8
-_CALL_COST: Final = 2
-"""What a media part, a tool and a tool call count for: they take longer to read than a text."""
+They share one allowance, in which each costs what it takes to read: half as many tools leave half as many prompts.
+"""
+
+_PART_COST: Final = MOST_PROMPTS // MOST_PARTS
+_TOOL_COST: Final = MOST_PROMPTS // MOST_TOOLS
+_CONVERSATION_COST: Final = 8
+_CALL_COST: Final = 6
+_MEDIA_COST: Final = 24
 
 _MOST_UUIDS: Final = 256
 _SYSTEM: Final = frozenset({"system", "developer"})
 _CACHE_CONTROL: Final = b'"cache_control"'
 _LARGEST_MARKED: Final = 1 << 16
 
-_TEXT_TYPES: Final = frozenset({"text", "input_text", "output_text"})
+_TEXT_TYPES: Final = frozenset({"text", "input_text", "output_text", "summary_text", "reasoning_text"})
+_MESSAGE_TYPES: Final = (None, "message")
 _MEDIA_FIELDS: Final = {
     Media.IMAGE: ("image_url", "image", "image_embeds", "image_pil"),
     Media.AUDIO: ("input_audio", "audio_url", "audio_embeds", "audio"),
@@ -48,6 +58,18 @@ _MEDIA_TYPES: Final = {
 """By the type of a part: its kind, and the field that holds it. Documents are no medium of their own."""
 
 
+class _Tool(msgspec.Struct, gc=False):
+    """An object, unread: to count the tools of a long list."""
+
+
+class _Source(msgspec.Struct, gc=False):
+    """What a document holds: its text, or its blocks."""
+
+    type: Raw = NULL
+    data: Raw = NULL
+    content: str | list[Item] | None = None
+
+
 class Prompt:
     """Counts of what was read so far. `chain` is None where no fingerprint is wanted."""
 
@@ -55,7 +77,7 @@ class Prompt:
 
     def __init__(self, chain: Chain | None) -> None:
         self.chain = chain
-        self._left = MOST_PARTS
+        self._left = MOST_PROMPTS
         self.chars = 0
         self.token_ids: int | None = None
         self.tools = self.tool_bytes = 0
@@ -64,10 +86,14 @@ class Prompt:
 
     # conversations
 
+    def batch(self, conversations: int) -> None:
+        """Several conversations follow."""
+        self._spend(_CONVERSATION_COST * conversations)
+
     def conversation(self, system: tuple[Any, ...], tools: tuple[Raw, ...], messages: Any) -> None:
         """One conversation: system texts, tools, messages. Leading system messages come before the tools."""
         turns = messages if type(messages) is list else []
-        self._spend(len(turns))
+        self._spend(_PART_COST * len(turns))
         head = _system_messages(turns)
         self._begin("system")
         for value in system:
@@ -85,28 +111,38 @@ class Prompt:
             if kind is Message:
                 self._message(turn)
             elif kind is Item:
-                self._begin(turn.role)
-                self._item(turn, 0)
-                self._end()
+                self._turn(turn)
+
+    def _turn(self, item: Item) -> None:
+        """An item of the Responses API."""
+        content = item.content
+        if type(content) is str and item.role is not None and item.type in _MESSAGE_TYPES:
+            self.chars += len(content)
+            if self.chain is not None:
+                self.chain.message(item.role, content)
+            return
+        self._begin(item.role)
+        self._item(item, 0)
+        self._end()
 
     def _message(self, message: Message) -> None:
         content, chain = message.content, self.chain
-        if type(content) is str and message.tool_calls is NULL and message.function_call is NULL:
+        reasoning = message.reasoning if message.reasoning_content is None else message.reasoning_content
+        if type(content) is str and reasoning is None and message.tool_calls is message.function_call is NULL:
             self.chars += len(content)
             if chain is not None:
                 chain.message(message.role, content)
             return
         self._begin(message.role)
+        self.value(reasoning)
         self.value(content)
-        for raw in (message.tool_calls, message.function_call):
-            if not is_null(raw):
-                self._tool_json(raw)
+        self._calls(message.tool_calls, message.function_call)
         self._end()
 
     def _system(self, value: Any) -> None:
         """A system text, or its blocks, without the lines that change with every request."""
         listed = type(value) is list
-        self._spend(len(value) if listed else 0)
+        self._spend(_PART_COST * len(value) if listed else 0)
         for block in value if listed else (value,):
             text = block.text if type(block) is Item else block
             if type(text) is str:
@@ -118,12 +154,12 @@ class Prompt:
     def _tools(self, raw: Raw) -> None:
         if is_null(raw):
             return
-        tools = decode_or(list[Raw], raw, [])
+        tools = _listed_tools(raw)
         self._spend(_TOOL_COST * len(tools))
         for tool in tools:
             self.tools += 1
             self._begin("tools")
-            self._tool_json(tool)
+            self._add_tool_json(tool)
             self._end()
 
     # values
@@ -136,7 +172,7 @@ class Prompt:
         elif kind is Item:
             self._item(value, depth)
         elif kind is list and depth < _DEEPEST:
-            self._spend(len(value))
+            self._spend(_PART_COST * len(value))
             for element in value:
                 kind = type(element)
                 if kind is Item:
@@ -157,16 +193,37 @@ class Prompt:
                 return
         if type(kind) is str and kind in _TEXT_TYPES:
             return
-        if item.content is not None:
+        if type(item.content) is str:
+            self._text(item.content)
+        elif item.content is not None:
             self.value(item.content, depth + 1)
-        if item.output is not None:
-            self.value(item.output, depth + 1)
-        if not is_null(item.arguments):
-            self._tool_json(item.arguments)
-        if not is_null(item.input):
-            self._tool_json(item.input)
-        if type(kind) is not str or kind in _MEDIA_TYPES:
+        if not (item.output is item.thinking is item.summary is item.refusal is None):
+            self._beside_content(item, depth + 1)
+        if not (item.arguments is item.input is NULL):
+            self._calls(item.arguments, item.input)
+        if kind in _MEDIA_TYPES if type(kind) is str else item.uuid is not NULL or _holds_media(item):
+            self._media_or_document(item, depth)
+
+    def _beside_content(self, item: Item, depth: int) -> None:
+        """What a model thought, what it declined, and what a tool gave back."""
+        for value in (item.thinking, item.summary, item.refusal, item.output):
+            self.value(value, depth)
+
+    def _calls(self, *calls: Raw) -> None:
+        for raw in calls:
+            if not is_null(raw):
+                self._tool_json(raw)
+
+    def _media_or_document(self, item: Item, depth: int) -> None:
+        """A document is read where it is text; a file in base64 or at a URL is fingerprinted whole."""
+        source = _source(item.source) if item.type == "document" and item.source is not NULL else None
+        if source is None or (source.content is None and string(source.type) != "text"):
             self._media(item)
+        elif source.content is not None:
+            self.value(source.content, depth + 1)
+        else:
+            self._spend(_CALL_COST)
+            self._text(string(source.data) or "")
 
     def _media(self, item: Item) -> None:
         media, data = _media_of(item)
@@ -185,6 +242,9 @@ class Prompt:
 
     def _tool_json(self, raw: Raw) -> None:
         self._spend(_CALL_COST)
+        self._add_tool_json(raw)
+
+    def _add_tool_json(self, raw: Raw) -> None:
         data = bytes(raw)
         self.tool_bytes += len(data)
         if self.chain is not None:
@@ -207,35 +267,66 @@ class Prompt:
         ids = _ids(value)
         if ids is None and type(value) is list:
             return max(1, self._each(value))
-        if ids is None:
-            self.value(value)
-        else:
+        if ids is not None:
             self.ids(ids)
+        elif type(value) is Item:
+            self._object(value)
+        else:
+            self.value(value)
         self._end()
         return 1
 
     def _each(self, prompts: list[Any]) -> int:
         self._spend(len(prompts))
-        chain, found = self.chain, 0
-        for prompt in prompts:
-            if type(prompt) is str:
-                self._text(prompt)
-            elif type(prompt) is list:
-                self._nested(prompt)
-            elif type(prompt) is Item:
-                self._item(prompt, 0)
-            else:
-                continue
-            found += 1
-            self._end()
-            self.chain = None
+        chain, rest = self.chain, iter(prompts)
+        if not any(map(self._one, rest)):
+            return 0
+        self._end()
+        self.chain = None
+        found = 1 + self._others(rest)
         self.chain = chain
         return found
 
-    def _nested(self, prompt: list[Any]) -> None:
+    def _one(self, prompt: Any) -> bool:
+        """One prompt of many; whether it is one."""
         ids = _ids(prompt)
-        if ids is None:
+        if ids is not None:
+            self.ids(ids)
+        elif type(prompt) is Item:
+            self._object(prompt)
+        elif type(prompt) is str:
+            self._text(prompt)
+        elif type(prompt) is list:
+            self._spend(_PART_COST - 1)
             self.value(prompt)
+        else:
+            return False
+        return True
+
+    def _others(self, prompts: Iterator[Any]) -> int:
+        """The prompts after the first, which are counted alone; a hundred thousand texts take 10 ms."""
+        chars = ids = found = 0
+        for prompt in prompts:
+            kind = type(prompt)
+            if kind is str:
+                chars += len(prompt)
+            elif kind is Item and prompt.type is None and type(prompt.text) is str:
+                chars += len(prompt.text)
+            elif kind is list and (length := _count_ids(prompt)):
+                ids += length
+            elif not self._one(prompt):
+                continue
+            found += 1
+        self.chars += chars
+        if ids:
+            self.token_ids = (self.token_ids or 0) + ids
+        return found
+
+    def _object(self, prompt: Item) -> None:
+        self._spend(_PART_COST - 1)
+        ids = None if prompt.prompt_token_ids is None else _ids(prompt.prompt_token_ids)
+        if ids is None:
+            self._item(prompt, 0)
         else:
             self.ids(ids)
 
@@ -244,8 +335,7 @@ class Prompt:
     def _spend(self, parts: int) -> None:
         self._left -= parts
         if self._left < 0:
-            message = f"The body has more than {MOST_PARTS} messages, parts and prompts."
-            raise Refusal(Reason.INVALID_REQUEST, message)
+            raise _too_much()
 
     def _begin(self, role: Any) -> None:
         if self.chain is not None:
@@ -254,6 +344,35 @@ class Prompt:
     def _end(self) -> None:
         if self.chain is not None:
             self.chain.end()
+
+
+_decode_source: Final = msgspec.json.Decoder(_Source).decode
+
+
+def _source(raw: Raw) -> _Source | None:
+    try:
+        return _decode_source(raw)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+
+
+def _listed_tools(raw: Raw) -> list[Raw]:
+    """The tools of a list; none of what is no list of objects. Raises Refusal when they are too many to be decoded."""
+    if bytes(raw).count(b",") >= MOST_TOOLS:
+        if not fits(bytes(raw)) or len(decode_or(list[_Tool], raw, [])) > MOST_TOOLS:
+            raise _too_much()
+        if not decode_or(list[_Tool], raw, []):
+            return []
+    found: list[Raw] = decode_or(list[Raw], raw, [])
+    return found
+
+
+def _too_much() -> Refusal:
+    message = (
+        f"The body has too many messages, parts, prompts or tools: at most {MOST_PARTS} messages and parts, "
+        f"{MOST_PROMPTS} prompts or {MOST_TOOLS} tools are read, and fewer of each where they come together."
+    )
+    return Refusal(Reason.INVALID_REQUEST, message)
 
 
 def _ids(value: Any) -> array[int] | None:
@@ -267,6 +386,11 @@ def _ids(value: Any) -> array[int] | None:
     except OverflowError:
         small = [number if abs(number) <= LARGEST_COUNT else 0 for number in value if type(number) is int]
         return array("q", small) if len(small) == len(value) else None
+
+
+def _count_ids(value: list[Any]) -> int:
+    """How many token ids a list holds that begins and ends with one; 0 for any other list."""
+    return len(value) if value and type(value[0]) is type(value[-1]) is int else 0
 
 
 def _system_messages(turns: list[Any]) -> int:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import msgspec
 from msgspec import Raw
 
-from ext_proc.parse.body import Body, Model, broken, read_json
+from ext_proc.parse.body import Body, Model, broken
+from ext_proc.parse.careful import read_json
 from ext_proc.parse.encoding import decoded
 from ext_proc.parse.endpoint import Endpoint, endpoint_of
 from ext_proc.parse.info import info_of

@@ -19,11 +19,15 @@ COMPLETION_TOKENS: Final = 16
 SGLANG_TOKENS: Final = 128
 """What SGLang's `/generate` generates when a request sets no limit."""
 
+VLLM_TOKENS: Final = 16
+"""What vLLM's `/inference/v1/generate` generates when a request sets no limit (`SamplingParams.max_tokens`)."""
+
 
 class Sampling(msgspec.Struct, gc=False):
-    """`sampling_params` of the engines' own endpoints: vLLM's and SGLang's names."""
+    """`sampling_params` of vLLM and SGLang, `parameters` of TGI."""
 
     n: Raw = NULL
+    best_of: Raw = NULL
     max_tokens: Raw = NULL
     max_new_tokens: Raw = NULL
 
@@ -33,9 +37,9 @@ _NO_SAMPLING: Final = Sampling()
 
 def sampling_of(body: Body, api: Api) -> Sampling:
     """The sampling parameters that stand in an object of their own; none at other endpoints than the engines'."""
-    if api is not Api.GENERATE or body.sampling_params is NULL:
+    raw = body.sampling_params if body.sampling_params is not NULL else body.parameters
+    if api is not Api.GENERATE or raw is NULL:
         return _NO_SAMPLING
-    raw = body.sampling_params
     if memoryview(raw)[0] == ord("["):  # one for each prompt: the first stands for all
         raw = next(iter(elements(raw, "sampling_params")), NULL)
     found = decode_or(Sampling, raw, None)
@@ -53,6 +57,7 @@ def sequences(body: Body, sampling: Sampling, endpoint: Endpoint, kind: Kind, pr
         count(body.n, "n") or 1,
         count(sampling.n, "n") or 1,
         count(body.best_of, "best_of") or 1,
+        count(sampling.best_of, "best_of") or 1,
         count(body.beam_width, "beam_width") or 1,
     )
     return min(prompts * each, LARGEST_COUNT)
@@ -77,5 +82,7 @@ def _generate_limit(body: Body, sampling: Sampling) -> int | None:
     for raw in (sampling.max_new_tokens, sampling.max_tokens, body.max_new_tokens, body.max_tokens):
         if not is_null(raw):
             return count(raw, "max_tokens")
-    sglang = body.text is not None or body.input_ids is not None
-    return SGLANG_TOKENS if sglang else None
+    if body.text is not None or body.input_ids is not None or body.input_embeds is not NULL:
+        return SGLANG_TOKENS
+    unset = sampling.max_tokens is NULL and body.max_tokens is NULL  # null is no limit
+    return VLLM_TOKENS if body.token_ids is not None and unset else None

@@ -22,6 +22,7 @@ LONGEST_NUMBER: Final = 4300
 
 _INTEGER: Final = re.compile(rb"[+-]?[0-9]{1,%d}" % LONGEST_NUMBER)
 _FLOAT: Final = re.compile(rb"[+-]?[0-9]{1,64}(?:\.[0-9]{0,64})?(?:[eE][+-]?[0-9]{1,8})?")
+_FLAGS: Final = {b"true": 1, b"false": 0}  # numbers to pydantic
 _NUMBER_STARTS: Final = b"-0123456789"
 _TRUE: Final = frozenset({b"true", b"1", b"1.0"})
 _TRUE_WORDS: Final = frozenset({"true", "1", "t", "yes", "y", "on"})
@@ -32,13 +33,15 @@ _decode_string: Final = msgspec.json.Decoder(str).decode
 
 
 def integer(raw: msgspec.Raw, name: str) -> int | None:
-    """A whole number as int, float or numeric string; None when `raw` is none, infinite or broken.
+    """A whole number as int, float, numeric string or flag; None when `raw` is none, infinite or broken.
 
     Clamped to ±LARGEST_COUNT. Raises Refusal (invalid-request) for a number of more digits than engines read.
     """
     if raw is NULL:
         return None
     text = bytes(raw)
+    if text in _FLAGS:
+        return _FLAGS[text]
     if text[0] == _QUOTE:
         text = text[1:-1].strip()
     if len(text) > LONGEST_NUMBER and text[0] in _NUMBER_STARTS:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 from msgspec import Raw
 
-from ext_proc.parse.body import Body, elements
+from ext_proc.parse.body import Body, decode_or, elements
 from ext_proc.parse.endpoint import Endpoint
 from ext_proc.parse.prompt import Prompt
 from ext_proc.parse.scalars import NULL, is_null
+from ext_proc.parse.structure import fits
 from tidegate.domain.refusal import Reason, Refusal
 from tidegate.domain.routing import Api, Media
 
@@ -21,6 +23,7 @@ _MEDIA_FIELDS: Final = {
     "audio_data": Media.AUDIO,
     "video_data": Media.VIDEO,
 }
+_MANY_TENSORS: Final = re.compile(rb"\[\s*\[\s*\[")
 _FIELDS_OF_FILES: Final = {Api.IMAGES: Media.IMAGE, Api.AUDIO: Media.AUDIO}
 
 
@@ -33,10 +36,10 @@ def read_prompt(prompt: Prompt, body: Body, endpoint: Endpoint) -> int:
         return _read_responses(prompt, body)
     if api is Api.RERANK or api is Api.SCORE:
         return _read_pairs(prompt, body)
-    for value in (body.prompt, body.input, body.text, body.texts, body.input_ids, body.token_ids, body.tokens):
-        if value is not None:
-            return prompt.prompts(value)
-    return _embedded_prompts(body)
+    texts = (body.prompt, body.input, body.inputs, body.text, body.texts)
+    ids = (body.input_ids, body.token_ids, body.prompt_token_ids, body.tokens)
+    value = next((value for value in (*texts, *ids) if value is not None), None)
+    return _embedded_prompts(body) if value is None else prompt.prompts(value)
 
 
 def _read_messages(prompt: Prompt, body: Body, endpoint: Endpoint) -> int:
@@ -53,6 +56,7 @@ def _read_messages(prompt: Prompt, body: Body, endpoint: Endpoint) -> int:
     if not batch:
         prompt.conversation((body.system,), tools, messages)
         return 1
+    prompt.batch(len(batch))
     chain = prompt.chain
     for conversation in batch:
         prompt.conversation((body.system,), tools, conversation)
@@ -78,8 +82,11 @@ def _read_pairs(prompt: Prompt, body: Body) -> int:
 
 
 def _embedded_prompts(body: Body) -> int:
-    """Prompts that are sent as tensors."""
+    """Prompts that are sent as tensors: encoded, or as rows of numbers (SGLang), a list deeper where they are many."""
     raw = body.prompt_embeds
+    if raw is NULL and body.input_embeds is not NULL:
+        listed = _MANY_TENSORS.match(body.input_embeds) is not None and fits(bytes(body.input_embeds))
+        return max(1, len(decode_or(list[Raw], body.input_embeds, []))) if listed else 1
     listed = raw is not NULL and memoryview(raw)[0] == ord("[")
     return max(1, len(elements(raw, "prompt_embeds"))) if listed else 1
 

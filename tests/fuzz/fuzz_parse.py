@@ -1,7 +1,7 @@
 """Fuzzes `parse_request`: `python -m tests.fuzz.fuzz_parse --count 1000000 --seed 7`.
 
-A request that raises anything but Refusal, that takes over 50 ms of CPU a MiB (the least of a few tries), or whose model does not
-stand where `model_span` says, is a failure: it is printed, added to `corpus/`, and the exit status is 1. Requests
+A request that raises anything but Refusal, that takes over 50 ms of CPU a MiB (the least of a few tries), or whose
+model does not stand where `model_span` says, is a failure: it is printed, added to `corpus/`, and the exit status is 1. Requests
 that are read in a way not seen before join the pool; `--keep` adds the first of them to `corpus/`, where every run
 starts from.
 """
@@ -26,12 +26,14 @@ from rich.progress import Progress
 
 from ext_proc.parse.request import is_form, parse_request
 from ext_proc.parse.span import model_span
+from tests.fuzz.costly import costly
 from tests.fuzz.mutate import LARGEST_SEED, Request, mutated, seeds
 from tidegate.domain.refusal import Refusal
 from tidegate.domain.request import RequestInfo
 
 CORPUS = Path(__file__).with_name("corpus") / "parse.jsonl"
 LIMIT_BYTES = 2 << 20
+COSTLY_BYTES = 1 << 20
 SECONDS_PER_MIB = 0.05
 RETRIES = 5
 SMALL_BYTES = 2048
@@ -52,9 +54,11 @@ class Findings:
 
 
 def run(count: int, seed: int, progress: Progress | None = None, *, timed: bool = True) -> Findings:
-    """Parse `count` mutated requests. Equal seeds give equal requests on equal code. `timed`: hold the time budget."""
+    """Parse the costly requests and `count` mutated ones. Equal seeds give equal requests on equal code. `timed`: hold the time budget."""
     choose, pool, seen, findings = random.Random(seed), [*seeds(), *corpus()], set[Hashable](), Findings()
     task = progress.add_task("bodies", total=count) if progress else None
+    for request in costly(COSTLY_BYTES) if timed else ():
+        _check(request, findings, span=False, timed=True)
     for at in range(count):
         request = mutated(choose, pool)
         signature = _check(request, findings, span=at % SPAN_EVERY == 0, timed=timed)

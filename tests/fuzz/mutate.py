@@ -30,6 +30,8 @@ TOKENS = [
     *(b"{", b"}", b"[", b"]", b'"', b",", b":", b"\\", b"\\u", b"\\ud83c", b"null", b"true", b"NaN", b"-1", b"0"),
     *(b"1e400", b"1.5", b"9" * 20, b"9" * 5000, b"\xff", b"\xed\xa0\x80", b"\xef\xbb\xbf", b"\0", "潮".encode()),
     *(b"\r\n", b"\n--B7\r\n", b"--B7--", b'Content-Disposition: form-data; name="model"\r\n\r\n', b'; filename="'),
+    *(b"1e300,", b"1.797e308,", b"1e23,", b"12345678901234567e9", b'"ab",', b'["', b'"[', b"\\" * 200 + b"\\ud800"),
+    *(b'"inputs":', b'"thinking":', b'"reasoning_content":', b'"prompt_token_ids":[', b'"parameters":{', b'"source":{'),
     *(b"[" * 2000, b'{"a":' * 500, b"x-billing-header:", b"<lora:a:1>", b"/*", b"'"),
 ]
 

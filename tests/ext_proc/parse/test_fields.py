@@ -25,7 +25,9 @@ BEGIN = b'{"model":"m","messages":[]'
         (LARGEST_COUNT, 10**30),
         (LARGEST_COUNT, 1e300),
         (None, 16.5),
-        (None, True),
+        (1, True),
+        (0, False),
+        (None, "true"),
         (None, "many"),
         (None, ""),
         (None, "0x10"),
@@ -69,7 +71,12 @@ def test_first_limit_that_is_not_null_decides_a_chat(limit: int | None, fields: 
         (34, "/generate", {"text": ["x"], "sampling_params": [{"max_new_tokens": 34}]}),
         (128, "/generate", {"text": "x"}),
         (35, "/generate", {"prompt": "x", "max_tokens": 35}),
-        (None, "/inference/v1/generate", {"token_ids": [1], "sampling_params": {}}),
+        (16, "/inference/v1/generate", {"token_ids": [1], "sampling_params": {}}),
+        (16, "/inference/v1/generate", {"token_ids": [1]}),
+        (None, "/inference/v1/generate", {"token_ids": [1], "sampling_params": {"max_tokens": None}}),
+        (128, "/generate", {"input_embeds": [[0.5, 1e-7]]}),
+        (36, "/generate", {"inputs": "x", "parameters": {"max_new_tokens": 36}}),
+        (None, "/generate", {"inputs": "x", "parameters": {}}),
         (None, "/generate", {"prompt": "x", "sampling_params": "none"}),
         (6, "/v1/unknown", {"prompt": "x", "max_tokens": 6}),
     ],
@@ -214,6 +221,50 @@ def test_text_of_a_message_is_counted_in_any_shape(chars: int, content: Any) -> 
     assert chars == read({"model": "m", "messages": [{"role": "user", "content": content}]}).prompt_chars
 
 
+@pytest.mark.parametrize(
+    ("chars", "message"),
+    [
+        (4, {"content": "a", "reasoning_content": "bcd"}),
+        (4, {"content": "a", "reasoning": "bcd"}),
+        (3, {"content": None, "reasoning": "x", "reasoning_content": "bcd"}),
+        (4, {"content": [{"type": "thinking", "thinking": "bcd", "signature": "s"}, {"type": "text", "text": "a"}]}),
+        (0, {"content": [{"type": "redacted_thinking", "data": "bcd"}]}),
+        (3, {"content": [{"type": "refusal", "refusal": "bcd"}]}),
+        (3, {"content": [{"type": "document", "source": {"type": "text", "data": "bcd"}}]}),
+        (3, {"content": [{"type": "document", "source": {"type": "content", "content": "bcd"}}]}),
+        (1, {"content": [{"type": "document", "source": {"type": "content", "content": [{"text": "b"}]}}]}),
+        (0, {"content": [{"type": "document", "source": {"type": "base64", "data": "bcd"}}]}),
+        (0, {"content": [{"type": "document", "source": {"type": "text", "data": 0.5}}]}),
+        (0, {"content": [{"type": "document", "source": "bcd"}]}),
+    ],
+    ids=str,
+)
+def test_thoughts_refusals_and_documents_are_text(chars: int, message: dict[str, Any]) -> None:
+    assert chars == chat(messages=[{"role": "assistant", **message}]).prompt_chars
+
+
+@pytest.mark.parametrize(
+    ("expected", "path", "body"),
+    [
+        ((1, 2, None), "/generate", {"inputs": "ab", "parameters": {}}),
+        ((2, 3, None), "/embed", {"inputs": ["ab", "c"]}),
+        ((1, 2, None), "/v2/embed", {"inputs": [{"content": [{"type": "text", "text": "ab"}]}]}),
+        ((2, 3, None), "/v2/embed", {"texts": ["ab", "c"]}),
+        ((1, 0, 3), "/v1/completions", {"prompt_token_ids": [1, 2, 3]}),
+        ((1, 0, 3), "/v1/completions", {"prompt": {"prompt_token_ids": [1, 2, 3]}}),
+        ((2, 0, 5), "/v1/completions", {"prompt": [{"prompt_token_ids": [1, 2, 3]}, {"prompt_token_ids": [1, 2]}]}),
+        ((1, 0, None), "/generate", {"input_embeds": [[0.5] * 4] * 3}),
+        ((2, 0, None), "/generate", {"input_embeds": [[[0.5] * 4] * 3] * 2}),
+    ],
+    ids=str,
+)
+def test_prompts_of_other_servers_are_read(
+    expected: tuple[int, int, int | None], path: str, body: dict[str, Any]
+) -> None:
+    info = read({"model": "m", **body}, path)
+    assert expected == (info.num_prompts, info.prompt_chars, info.prompt_tokens)
+
+
 @pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/messages"])
 def test_system_texts_are_counted(path: str) -> None:
     system = [{"type": "text", "text": "abc"}, {"type": "text", "text": "d"}, "e", 7]
@@ -251,9 +302,10 @@ def test_responses_items_are_counted() -> None:
         {"role": "user", "content": [{"type": "input_image", "image_url": "x"}, {"type": "input_text", "text": "g"}]},
         "h",
         None,
+        {"type": "reasoning", "summary": [{"type": "summary_text", "text": "ij"}], "encrypted_content": "zz"},
     ]
     info = read({"model": "m", "input": items, "tools": [{"type": "function", "name": "f"}]}, "/v1/responses")
-    assert (info.prompt_chars, info.tools, info.media) == (7, 1, {Media.IMAGE: 1})
+    assert (info.prompt_chars, info.tools, info.media) == (9, 1, {Media.IMAGE: 1})
     assert info.tool_bytes == len('{"type": "function", "name": "f"}') + len('"{}"')
 
 

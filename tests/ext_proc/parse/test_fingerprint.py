@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -156,6 +157,25 @@ def test_tool_calls_count() -> None:
         return chat(messages=[{"role": "assistant", "content": "", "tool_calls": calls}])
 
     assert shared(call("{}"), call('{"a":1}')) == 1
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        lambda text: {"content": "a", "reasoning_content": text},
+        lambda text: {"content": "a", "reasoning": text},
+        lambda text: {"content": [{"type": "thinking", "thinking": text}]},
+        lambda text: {"content": [{"type": "refusal", "refusal": text}]},
+        lambda text: {"content": [{"type": "document", "source": {"type": "text", "data": text}}]},
+    ],
+    ids=["reasoning_content", "reasoning", "thinking", "refusal", "document"],
+)
+def test_text_beside_the_content_counts(message: Callable[[str], dict[str, Any]]) -> None:
+    def told(text: str) -> RequestInfo:
+        return chat(messages=[{"role": "assistant", **message(text)}])
+
+    assert shared(told("b"), told("c")) == 1
+    assert told("b").prefix == told("b").prefix
 
 
 def test_token_ids_are_marked_like_text() -> None:

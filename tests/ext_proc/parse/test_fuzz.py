@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 from ext_proc.parse.body import Body, Item
 from tests.cases.bodies import cases
 from tests.ext_proc.parse.reading import read
+from tests.fuzz.costly import costly
 from tests.fuzz.fuzz_parse import _timed, corpus, run
 from tidegate.domain.refusal import Refusal
-from tidegate.domain.request import LARGEST_COUNT
+from tidegate.domain.request import LARGEST_COUNT, RequestInfo
 
 paths = st.sampled_from(sorted({case.path for case in cases()}))
 names = st.sampled_from([*Body.__struct_fields__, *Item.__struct_fields__, "id", "name", "user_id"])
@@ -26,6 +27,11 @@ json_values = st.recursive(
     scalars, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(names, inner, max_size=4), max_leaves=12
 )
 requests = st.dictionaries(st.sampled_from(Body.__struct_fields__), json_values, max_size=8)
+
+
+def test_costly_bodies_are_read_or_refused() -> None:
+    outcomes = {type(_timed(request)[0]) for request in costly(1 << 14)}
+    assert outcomes == {Refusal, RequestInfo}
 
 
 def test_mutated_requests_are_read_or_refused() -> None:

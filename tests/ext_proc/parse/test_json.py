@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import json
 import sys
+import tracemalloc
 from typing import Any
 
 import pytest
 
-from ext_proc.parse.body import LARGEST_STRUCTURE
-from ext_proc.parse.prompt import MOST_PARTS
+from ext_proc.parse.body import MOST_ELEMENTS
+from ext_proc.parse.prompt import MOST_PARTS, MOST_PROMPTS, MOST_TOOLS
 from ext_proc.parse.scalars import LONGEST_NUMBER
+from ext_proc.parse.structure import LARGEST_STRUCTURE, MOST_VALUES, fits, outside_strings
 from tests.ext_proc.parse.reading import LIMIT, chat, read, refusal
+from tidegate.domain.refusal import Refusal
+from tidegate.domain.routing import Media
 
 BEGIN = b'{"model":"m","messages":[{"role":"user","content":"x"}]'
 
@@ -92,6 +96,9 @@ def test_unusual_json_is_read(body: bytes) -> None:
         (b"\\\\ud83c\\ud83c", 7),
         (b"\\\\\\ud83c", 2),
         (b"\\ud83c" * 5000, 5000),
+        (b"\\\\" * 5000 + b"\\ud83c", 5001),
+        (b"\\\\" * 8 + b"\\ud83c", 9),
+        (b"\\\\" * 5000 + b"\\\\ud83c\\ud83c", 5007),
         (b"a\\u0000b", 3),
     ],
     ids=repr,
@@ -151,7 +158,7 @@ def test_200_000_keys_are_stepped_over() -> None:
 
 
 @pytest.mark.parametrize("element", ["{}", "[]", '{"a":[]}'])
-@pytest.mark.parametrize("field", ["messages", "prompt", "metadata", "model"])
+@pytest.mark.parametrize("field", ["messages", "prompt", "model", "tools"])
 def test_more_structure_than_memory_is_given_for_is_refused(field: str, element: str) -> None:
     elements = ",".join([element] * (LARGEST_STRUCTURE + 1))
     assert refusal(f'{{"{field}":[{elements}]}}'.encode()) == (400, "invalid-request")
@@ -169,14 +176,98 @@ def test_brackets_in_a_text_are_no_structure() -> None:
     [('"{[",' * 3)[:-1], '"\\\\","[{\\"[","\\\\\\"["', '"","[",""', '"a[\\\\"'],
 )
 def test_brackets_are_told_apart_by_quotes_and_escapes(strings: str) -> None:
-    many = ",".join([f"[{strings}]"] * (LARGEST_STRUCTURE // 2))
-    assert read(BEGIN + f',"metadata":[{many}]}}'.encode()).model == "m"
-    assert refusal(BEGIN + f',"metadata":[{many},{many},[],[]]}}'.encode()) == (400, "invalid-request")
+    lists = LARGEST_STRUCTURE // 2
+    text = ",".join([f"[{strings}]"] * lists)
+    commas = len(json.loads(f"[{strings}]")) * lists - 1
+    assert (lists, commas) == outside_strings(text.encode())
+    assert fits(text.encode())
+    assert not fits(f"{text},{text},[]".encode())
+
+
+def test_quotes_meet_at_any_place_of_a_long_text() -> None:
+    text = b'["a{[,\\\\"],{"b":"\\"["},"",[["]"' * 20_000
+    assert outside_strings(text + b"]") == (4 * 20_000, 3 * 20_000)
+
+
+def test_structure_that_nobody_reads_is_stepped_over() -> None:
+    many = b'{"a":[1e300]},' * (LARGEST_STRUCTURE + 1)
+    info = read(BEGIN + b',"metadata":[' + many + b"{}]}")
+    assert (info.model, info.prompt_chars) == ("m", 1)
+
+
+def test_more_values_than_memory_is_given_for_are_refused() -> None:
+    many = b'"ab",' * MOST_VALUES
+    assert refusal(b'{"model":"m","prompt":[' + many + b'""]}', "/v1/completions") == (400, "invalid-request")
+    assert refusal(b'{"model":[' + many + b'""],"prompt":"x"}', "/v1/completions") == (400, "invalid-request")
+    assert read(BEGIN + b',"metadata":[' + many + b'""]}').model == "m"
+
+
+def test_far_too_many_values_take_no_memory() -> None:
+    body = b'{"model":"m","prompt":[' + b'"ab",' * MOST_VALUES + b'""]}'
+    tracemalloc.start()
+    try:
+        assert refusal(body, "/v1/completions") == (400, "invalid-request")
+        assert tracemalloc.get_traced_memory()[1] < 4 * len(body)
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("number", ["1e300", "0.5", "1.797e308", "12345678901234567e9"])
+@pytest.mark.parametrize("field", ["prompt", "input", "text", "documents", "tokens"])
+def test_floats_are_no_prompt_and_are_not_converted(field: str, number: str) -> None:
+    body = f'{{"model":"m","{field}":["ab",{number},{{"text":{number}}},{{"text":"c"}}]}}'
+    path = {"documents": "/v1/rerank"}.get(field, "/v1/embeddings")
+    assert read(body.encode(), path).prompt_chars == 3
+    assert read(f'{{"model":"m","{field}":{number}}}'.encode(), path).prompt_chars == 0
+
+
+def test_messages_beside_a_float_are_read() -> None:
+    messages = b'[0.5,{"role":"user","content":"a"},{"content":[1e300]},{"role":"user","content":["b",7]}]'
+    assert read(b'{"model":"m","messages":' + messages + b"}").prompt_chars == 2
+
+
+@pytest.mark.parametrize("model", [b"1e300", b"[1e300]", b'{"a":0.5}'])
+def test_float_as_model_is_refused(model: bytes) -> None:
+    assert refusal(b'{"messages":[],"model":' + model + b"}") == (400, "invalid-request")
+    assert refusal(b'{"messages":[0.5],"model":' + model + b"}") == (400, "invalid-request")
+    assert refusal(b'{"messages":[0.5],"model":"m","model":"n"}') == (400, "invalid-request")
 
 
 def test_more_parts_than_an_engine_takes_are_refused() -> None:
     assert chat(messages=[{"role": "user", "content": "x"}] * MOST_PARTS).prompt_chars == MOST_PARTS
     assert refusal({"model": "m", "messages": [{}] * (MOST_PARTS + 1)}) == (400, "invalid-request")
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/v1/embeddings", {"input": ["x"] * 100_000}),
+        ("/v1/embeddings", {"input": [[1]] * 100_000}),
+        ("/v1/rerank", {"query": "q", "documents": ["x"] * 100_000}),
+        ("/v1/rerank", {"query": "q", "documents": [{"text": "x"}] * 100_000}),
+    ],
+    ids=["texts", "ids", "documents", "objects"],
+)
+def test_100_000_prompts_are_read(path: str, body: dict[str, Any]) -> None:
+    assert read({"model": "m", **body}, path).num_prompts == 100_000
+
+
+def test_20_000_tools_are_read() -> None:
+    tool = {"name": "f", "input_schema": {}}
+    assert chat(tools=[tool] * (MOST_TOOLS - 1)).tools == MOST_TOOLS - 1
+    assert refusal({"model": "m", "messages": [], "tools": [tool] * (MOST_TOOLS + 1)}) == (400, "invalid-request")
+    assert chat(tools=[1] * (MOST_TOOLS + 2)).tools == 0
+
+
+def test_limits_that_share_an_allowance_are_told_together() -> None:
+    with pytest.raises(Refusal, match=f"{MOST_PARTS} .* {MOST_PROMPTS} .* {MOST_TOOLS}"):
+        read({"model": "m", "prompt": ["x"] * (MOST_PROMPTS + 1)}, "/v1/completions")
+
+
+def test_a_data_url_with_commas_is_one_picture() -> None:
+    url = "data:image/svg+xml," + "1,2 " * 10_000
+    assert chat(images=[url]).media == {Media.IMAGE: 1}
+    assert refusal(BEGIN + b',"images":[' + b"1," * MOST_ELEMENTS + b"1]}") == (400, "invalid-request")
 
 
 def test_a_body_above_the_limit_is_refused_by_its_size_alone() -> None:
