@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
+from collections.abc import Coroutine
+from typing import Any
 
 import structlog
 from prometheus_client import CollectorRegistry
@@ -35,6 +37,9 @@ from tidegate.telemetry import MetricsPage, configure_logs
 log = structlog.get_logger("metrics_agent")
 
 LEAVE_SECONDS = 0.5
+END_SECONDS = 1.8
+"""For all that ends with the agent, at once: two seconds after SIGTERM it is gone, whatever hangs."""
+CLOSE_SECONDS = 0.1
 
 
 async def serve(settings: AgentSettings) -> None:
@@ -48,7 +53,9 @@ async def serve(settings: AgentSettings) -> None:
         await serve_on(store, topology, settings, gpus)
     finally:
         await gpus.stop()
-        await store.close()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(CLOSE_SECONDS):
+                await store.close()
 
 
 def _world(settings: AgentSettings) -> tuple[str, str, Topology]:
@@ -65,7 +72,10 @@ def _world(settings: AgentSettings) -> tuple[str, str, Topology]:
 
 
 async def serve_on(store: Store, topology: Topology, settings: AgentSettings, gpus: GpuReader) -> None:
-    """`serve` on a given store and GPU reader, which stay open. Raises ConfigError for a flag that is wrong."""
+    """`serve` on a given store, which stays open, and a GPU reader, which is stopped at the end.
+
+    Raises ConfigError for a flag that is wrong.
+    """
     fixed = each_once([*targets(topology, settings.node, all_nodes=settings.all_nodes), *read_flags(settings.engine)])
     registry = CollectorRegistry()
     service, instruments, clock = Service("agent", registry), Instruments(registry), StoreClock(store)
@@ -90,9 +100,7 @@ async def serve_on(store: Store, topology: Topology, settings: AgentSettings, gp
     try:
         await service.run_until_stopped()
     finally:
-        await _leave(store, settings.node, publisher, crew)
-        await page.stop()
-        await pages.close()
+        await _end(_leave(store, settings.node, publisher, crew), gpus.stop(), page.stop(), pages.close())
 
 
 def _watcher(
@@ -131,6 +139,13 @@ def _warn_of_stranger(topology: Topology, target: Target) -> None:
         log.warning("the file has no such cluster: the engine is shown, and gets no traffic", cluster=target.cluster)
     elif cluster is not None and target.kind not in {None, cluster.kind}:
         log.warning("the file says otherwise: its kind counts", cluster=cluster.name, kind=cluster.kind.value)
+
+
+async def _end(*endings: Coroutine[Any, Any, None]) -> None:
+    """All at once: a store that hangs takes nothing of the time that a driver's call has to return, nor the reverse."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(END_SECONDS):
+            await asyncio.gather(*endings)
 
 
 async def _leave(store: Store, node: str, publisher: Publisher, crew: Crew) -> None:

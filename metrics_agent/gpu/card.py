@@ -18,12 +18,16 @@ Unsupported = set[tuple[str, bool, str]]
 
 @dataclass(slots=True)
 class Card:
-    """`key` is the UUID, or `index-N` where the card does not tell one. `refusals` are kinds of GpuError, in order."""
+    """`key` is the UUID, or `index-N` where the card does not tell one. `refusals` are kinds of GpuError, in order.
+
+    `hides_mig` is whether it refuses to say that it is cut into MIG devices.
+    """
 
     key: str
     handle: Any
     unsupported: Unsupported
     mig: bool = False
+    hides_mig: bool = False
     refusals: list[str] = field(default_factory=list)
     answered: bool = False
 
@@ -53,6 +57,10 @@ class Card:
             return None
         self.answered = True
         return answer
+
+    def refuses(self, what: str) -> None:
+        """Ask for `what` no more, as if the card did not support it."""
+        self.unsupported.add((self.key, self.mig, what))
 
     def lacks(self, what: str) -> bool:
         """Whether the card has said that it does not support `what`."""

@@ -48,7 +48,7 @@ def state_of(gpus: GpuTable) -> NvmlState:
     reasons = [fields.get("reason") for fields in gpus.values()]
     if GPU_LOST in reasons:
         return NvmlState.GPU_LOST
-    if reasons and all(reason == NO_PERMISSION for reason in reasons):
+    if gpus and all(fields.get("reason") == NO_PERMISSION and "healthy" not in fields for fields in gpus.values()):
         return NvmlState.NO_PERMISSION
     return NvmlState.PARTIAL if any(reasons) else NvmlState.OK
 

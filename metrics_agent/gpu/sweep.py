@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from metrics_agent import nvml
 from metrics_agent.gpu.card import Card, Unsupported
-from metrics_agent.gpu.errors import NO_PERMISSION, OTHER_VERSION, DriverError, GpuError
+from metrics_agent.gpu.errors import NO_PERMISSION, OTHER_VERSION, UNSUPPORTED, DriverError, GpuError
 from metrics_agent.gpu.port import GpuFields
 from metrics_agent.gpu.roster import place
 
@@ -25,6 +25,8 @@ FIELDS: Final[dict[str, Callable[[Any], int | float]]] = {
 KEPT: Final = ("index", "name", "sampled_at_ms")
 # What the driver says of an index that it counted and that holds no card.
 ABSENT: Final = {"invalid_argument", "not_found", "gpu_not_found"}
+# How a driver says that a slot is not ours; anything else may pass.
+NOT_OURS: Final = {NO_PERMISSION, *ABSENT, *UNSUPPORTED}
 # NVML's own limit of MIG devices a card, for a card that may not be asked.
 MIG_SLOTS: Final = 7
 
@@ -36,6 +38,7 @@ class Sweeper:
         self._clock = clock
         self._unsupported: Unsupported = set()
         self._names: dict[str, str] = {}
+        self._mig_slots: dict[str, int] = {}
 
     def sweep(self) -> dict[str, GpuFields]:
         """Every card and MIG device by UUID. Raises GpuError when the driver does not even count its cards."""
@@ -63,8 +66,10 @@ class Sweeper:
 
     def _read_card(self, card: Card, fields: GpuFields) -> None:
         self._read_name(card, fields)
+        refused = len(card.refusals)
         if card.identity("mig_mode", nvml.mig_enabled):
             card.mig = fields["mig_enabled"] = True
+        card.hides_mig = NO_PERMISSION in card.refusals[refused:]
         _read_memory(card, fields)
         for name, question in FIELDS.items():
             value = card.value(name, question)
@@ -77,19 +82,32 @@ class Sweeper:
             fields["name"] = self._names[card.key] = name
 
     def _read_mig_devices(self, parent: Card, index: int, found: dict[str, GpuFields]) -> None:
-        """MIG devices of a card that has them, or that may not be asked whether it has."""
-        if not parent.mig and NO_PERMISSION not in parent.refusals:
+        """MIG devices of a card that has them, or that may not be asked whether it has.
+
+        Which slots a container is given does not change while it lives: one that is refused is not asked again.
+        """
+        if not parent.mig and not parent.hides_mig:
             return
-        for slot in range(parent.identity("mig_slots", nvml.mig_slots) or MIG_SLOTS):
+        for slot in range(self._slots(parent)):
+            what = f"mig_device {slot}"
+            if parent.lacks(what):
+                continue
             try:
                 handle = nvml.mig_device(parent.handle, slot)
                 key = nvml.uuid(handle)
             except DriverError:
                 raise
-            except GpuError:
-                continue  # an empty slot, or one that another container owns
+            except GpuError as exc:  # an empty slot, or one that another container owns
+                if exc.kind == NO_PERMISSION or (parent.hides_mig and exc.kind in NOT_OURS):
+                    parent.refuses(what)
+                continue
             fields = GpuFields(mig_parent=parent.key, mig_parent_index=index, mig_slot=slot)
             found[key] = fields | self._read_mig_device(Card(key, handle, self._unsupported, mig=True))
+
+    def _slots(self, parent: Card) -> int:
+        known = self._mig_slots.get(parent.key) or parent.identity("mig_slots", nvml.mig_slots) or MIG_SLOTS
+        self._mig_slots[parent.key] = known
+        return known
 
     def _read_mig_device(self, device: Card) -> GpuFields:
         """Name and memory: utilisation, power and temperature belong to the whole card."""

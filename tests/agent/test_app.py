@@ -11,11 +11,15 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from metrics_agent.app import serve
+from metrics_agent.app import serve, serve_on
+from metrics_agent.gpu import FixedGpus
 from tests.conftest import take_free_port, until
 from tidegate.domain.errors import ConfigError
 from tidegate.domain.sample import Status
+from tidegate.domain.topology import Topology
+from tidegate.runtime import now_ms
 from tidegate.settings.services import AgentSettings
+from tidegate.store.memory import MemoryStore
 from tidegate.store.redis import RedisStore
 
 PAGE = (Path(__file__).parent / "pages" / "vllm_0.33_two_engines.txt").read_bytes()
@@ -148,6 +152,31 @@ async def test_agent_shows_its_own_metrics(agent, store, engine):
 
     await until(listening)
     assert "tidegate_agent_sample_age_seconds" in await page()
+
+
+async def test_farewell_to_the_store_and_the_end_of_the_driver_wait_for_each_other():
+    began = {"store": asyncio.Event(), "driver": asyncio.Event()}
+    ended = []
+
+    async def end(own, other):
+        began[own].set()
+        await began[other].wait()
+        ended.append(own)
+
+    class Driver(FixedGpus):
+        async def stop(self):
+            await end("driver", "store")
+
+    class Slow(MemoryStore):
+        async def leave(self, *_):
+            await end("store", "driver")
+
+    store = Slow(now_ms)
+    task = asyncio.create_task(serve_on(store, Topology(()), AgentSettings(node="n", interval_ms=50), Driver()))
+    await until(store.nodes)
+    os.kill(os.getpid(), signal.SIGTERM)
+    await asyncio.wait_for(task, 10)
+    assert sorted(ended) == ["driver", "store"]
 
 
 async def test_agent_without_a_file_says_what_to_do():

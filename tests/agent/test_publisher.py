@@ -267,6 +267,9 @@ async def test_metrics_show_age_nvml_and_the_stores_lag(store, publisher, regist
 
 
 OK, LOST = GpuReading(NvmlState.OK), GpuReading(NvmlState.HUNG)
+ALL_LOST = GpuReading(NvmlState.GPU_LOST, {"GPU-a": {"index": 0, "healthy": False, "reason": "gpu_lost"}})
+ONE_OF_TWO = GpuReading(NvmlState.GPU_LOST, {**ALL_LOST.gpus, "GPU-b": {"index": 1, "healthy": True}})
+IN_PART = GpuReading(NvmlState.PARTIAL, {"GPU-a": {"index": 0, "healthy": True, "reason": "no_permission"}})
 REACHED, UNREACHED = [watcher()], [watcher(status=Status.UNREACHABLE)]
 
 
@@ -277,6 +280,11 @@ REACHED, UNREACHED = [watcher()], [watcher(status=Status.UNREACHABLE)]
         pytest.param(None, None, UNREACHED, LOST, id="publishes-that-nothing-is-there"),
         pytest.param(None, "Redis is away", REACHED, LOST, id="an-engine-is-read"),
         pytest.param(None, "Redis is away", UNREACHED, OK, id="cards-are-read"),
+        pytest.param(None, "Redis is away", [], ONE_OF_TWO, id="one-card-is-lost-and-another-read"),
+        pytest.param(None, "Redis is away", [], IN_PART, id="a-card-is-read-in-part"),
+        pytest.param(
+            "Redis is away; no engine is registered; NVML: gpu_lost\n", "Redis is away", [], ALL_LOST, id="all-are-lost"
+        ),
         pytest.param(
             "Redis is away; none of 1 engines answers; NVML: hung\n", "Redis is away", UNREACHED, LOST, id="nothing"
         ),

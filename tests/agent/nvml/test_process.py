@@ -11,9 +11,10 @@ import time
 
 import pytest
 
-from metrics_agent.gpu import NvmlState, process
+from metrics_agent import app
+from metrics_agent.gpu import NvmlState, process, worker
 from metrics_agent.gpu.process import WORKER, NvmlGpus
-from tests.agent.nvml.cards import GIB, card, fail, hang, uuid
+from tests.agent.nvml.cards import GIB, card, fail, hang, mig_device, uuid
 from tests.agent.nvml.fake import INITS, LIBRARY
 from tests.conftest import until, wait_until
 
@@ -64,6 +65,7 @@ async def test_stop_before_the_first_reading_ends_the_process(driver):
     gpus.start()
     await gpus.stop()
     assert not any(map(is_alive, driver.pids()))
+    await gpus.stop()  # once more does nothing
 
 
 async def test_stop_ends_a_process_that_has_not_called_the_driver_yet(driver, monkeypatch):
@@ -108,6 +110,32 @@ async def test_what_a_card_does_not_support_is_asked_once(driver, reader):
     assert calls["nvmlDeviceGetPowerUsage", "0"] == 1
     assert calls["nvmlDeviceGetPowerUsage", "1"] >= 20
     assert calls["nvmlDeviceGetMigMode", "0"] == 1
+
+
+async def test_refused_mig_devices_are_asked_for_once(driver, reader):
+    refusals = [fail("nvmlDeviceGetMigMode", "0", 4)]
+    refusals += [fail("nvmlDeviceGetMigDeviceHandleByIndex", f"0.{slot}", 4 if slot else 6) for slot in range(7)]
+    driver.write({"cards": [card(0)], "calls": refusals})
+    reader()
+    await sweeps(driver, 20)
+    assert {driver.calls()["nvmlDeviceGetMigDeviceHandleByIndex", f"0.{slot}"] for slot in range(7)} == {1}
+
+
+async def test_mig_device_of_a_card_that_refuses_its_mode_is_read_on(driver, reader):
+    driver.write({"cards": [card(0, mig={"3": mig_device(3)})], "calls": [fail("nvmlDeviceGetMigMode", "0", 4)]})
+    gpus = reader()
+    await sweeps(driver, 20)
+    assert driver.calls()["nvmlDeviceGetMigDeviceHandleByIndex", "0.3"] >= 20
+    assert driver.calls()["nvmlDeviceGetMigDeviceHandleByIndex", "0.2"] == 1
+    assert mig_device(3)["uuid"] in gpus.latest().gpus
+
+
+async def test_empty_slot_of_a_card_that_tells_its_mode_is_asked_again(driver, reader):
+    driver.write({"cards": [card(0, mig={})]})
+    gpus = reader()
+    await sweeps(driver, 5)
+    driver.write({"cards": [card(0, mig={"0": mig_device(0)})]})
+    await until(lambda: mig_device(0)["uuid"] in gpus.latest().gpus)
 
 
 @pytest.mark.parametrize("code", [2, 3, 13, 25, 999])
@@ -183,6 +211,13 @@ async def test_stop_leaves_a_hung_driver_within_two_seconds(driver, call):
     await gpus.stop()
     assert time.monotonic() - began < process.STOP_SECONDS + 1
     await until(lambda: not any(map(is_alive, driver.pids())))
+
+
+def test_everything_that_hangs_is_left_within_two_seconds():
+    stop_seconds = process.STOP_SECONDS + process.LAST_SECONDS
+    assert worker.LEAVE_SECONDS < process.STOP_SECONDS
+    assert max(stop_seconds, app.LEAVE_SECONDS) < app.END_SECONDS
+    assert app.END_SECONDS + app.CLOSE_SECONDS < 2
 
 
 @pytest.mark.parametrize("how", ["sigterm", "parent"])
