@@ -156,6 +156,7 @@ async def gateway(envoy: Callable[[str], EnvoyProcess]) -> AsyncIterator[Gateway
     endpoints = tuple(Endpoint(f"127.0.0.1:{port}") for port in engines.ports)
     clusters = (Cluster("phi-3", ("phi-3",), endpoints=endpoints), Cluster("empty", ("nobody",), lb=LbPolicy.WEIGHTED))
     picker, port = Picker(Topology(clusters), max_request_bytes=LIMIT), take_free_port()
+    picker.view.registered([], picker.now_ms)
     async with aiohttp.ClientSession() as client:
         gateway = Gateway(picker, engines, f"http://127.0.0.1:{port}/v1/chat/completions", client)
         server = GrpcioServer(

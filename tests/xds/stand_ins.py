@@ -14,6 +14,7 @@ from envoy.config.core.v3 import base_pb2
 from envoy.service.ext_proc.v3 import external_processor_pb2, external_processor_pb2_grpc
 
 from tests.conftest import take_free_port
+from tidegate.grpc_health import HEALTH, Health, health_handlers
 from xds_server.server import DiscoveryServicer
 from xds_server.services import Method
 
@@ -111,11 +112,15 @@ class Processor:
     port: int = field(default_factory=take_free_port)
     servicer: ChoosingProcessor = field(default_factory=ChoosingProcessor)
     server: Any = None
+    ip: str = "127.0.0.1"
+    health: Health = field(default_factory=Health)
 
     async def start(self) -> None:
         self.server = grpc.aio.server(options=[("grpc.max_receive_message_length", -1)])
+        handlers = {path.rpartition("/")[2]: handler for path, handler in health_handlers(self.health).items()}
+        self.server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(HEALTH, handlers),))
         external_processor_pb2_grpc.add_ExternalProcessorServicer_to_server(self.servicer, self.server)
-        self.server.add_insecure_port(f"127.0.0.1:{self.port}")
+        self.server.add_insecure_port(f"{self.ip}:{self.port}")
         await self.server.start()
 
     async def stop(self) -> None:

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from envoy.config.cluster.v3 import circuit_breaker_pb2, cluster_pb2, outlier_detection_pb2
 from envoy.config.common.matcher.v3 import matcher_pb2
-from envoy.config.core.v3 import base_pb2, config_source_pb2, extension_pb2, protocol_pb2
+from envoy.config.core.v3 import base_pb2, config_source_pb2, extension_pb2, health_check_pb2, protocol_pb2
 from envoy.config.endpoint.v3 import endpoint_components_pb2, endpoint_pb2
 from envoy.config.route.v3 import route_components_pb2
 from envoy.extensions.load_balancing_policies.common.v3 import common_pb2
@@ -34,6 +34,7 @@ FRAMES_TO_OURSELVES: Final = 10_000_000
 # uvicorn, which serves most engines, closes an idle connection after 5 s. Envoy lets go first: a request that
 # meets a closing connection fails, and is not repeated, since its generation may have started.
 ENGINE_IDLE_SECONDS: Final = 4.0
+PICKER_CHECK_SECONDS: Final = 0.25
 # Envoy's default of 1024 (and 3 retries) would refuse what the engines could queue. Admission is ext_proc's.
 MOST_AT_ONCE: Final = 100_000
 
@@ -67,7 +68,40 @@ def ext_proc_cluster(desired: Desired) -> Any:
         connect_timeout=seconds(CONNECT_TIMEOUT_SECONDS),
         circuit_breakers=_circuit_breakers(),
         common_lb_config=_without_panic(),
+        health_checks=[_grpc_health()],
+        outlier_detection=_dead_instances(),
         typed_extension_protocol_options={HTTP_OPTIONS: packed(_http2())},
+    )
+
+
+def _grpc_health() -> Any:
+    """Of several ext_procs, requests go to those that say that they serve; without any, Envoy does without at once."""
+    every = seconds(PICKER_CHECK_SECONDS)
+    return health_check_pb2.HealthCheck(
+        interval=every,
+        no_traffic_interval=every,
+        timeout=seconds(1),
+        unhealthy_threshold=UInt32(value=2),
+        healthy_threshold=UInt32(value=1),
+        grpc_health_check=health_check_pb2.HealthCheck.GrpcHealthCheck(),
+    )
+
+
+def _dead_instances() -> Any:
+    """One that refuses connections gets no second request, for as long as the health check takes to see it."""
+    always, never = UInt32(value=100), UInt32(value=0)
+    return outlier_detection_pb2.OutlierDetection(
+        split_external_local_origin_errors=True,
+        consecutive_local_origin_failure=UInt32(value=1),
+        enforcing_consecutive_local_origin_failure=always,
+        enforcing_consecutive_5xx=never,
+        enforcing_consecutive_gateway_failure=never,
+        enforcing_success_rate=never,
+        enforcing_local_origin_success_rate=never,
+        interval=seconds(1),
+        base_ejection_time=seconds(1),
+        max_ejection_time=seconds(5),
+        max_ejection_percent=UInt32(value=50),
     )
 
 
