@@ -32,6 +32,7 @@ _ROLES: Final = {
     role: xxh3_64_intdigest(role.encode())
     for role in ("system", "developer", "user", "assistant", "tool", "function", "tools")
 }
+_TOOLS: Final = _ROLES["tools"]
 _ATTRIBUTION: Final = re.compile(r"x-[a-z0-9-]{0,40}(?:billing|attribution)[a-z0-9-]{0,40}:[^\n]*\n*", re.IGNORECASE)
 
 
@@ -68,6 +69,11 @@ class Chain:
             self._hash = xxh3_64_intdigest(_bytes(text), self._hash)
         else:
             self.text(text)
+        self.marks.append(self._hash)
+
+    def tool(self, data: bytes) -> None:
+        """`begin`, `whole` and `end` in one, for a tool."""
+        self._hash = xxh3_64_intdigest(data, self._hash ^ _TOOLS)
         self.marks.append(self._hash)
 
     def text(self, text: str) -> None:

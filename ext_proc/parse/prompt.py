@@ -31,7 +31,9 @@ They share one allowance, in which each costs what it takes to read: half as man
 _PART_COST: Final = MOST_PROMPTS // MOST_PARTS
 _TOOL_COST: Final = MOST_PROMPTS // MOST_TOOLS
 _CONVERSATION_COST: Final = 8
-_CALL_COST: Final = 6
+_CALL_COST: Final = 8
+_NESTED_COST: Final = 2
+_DOCUMENT_COST: Final = 12
 _MEDIA_COST: Final = 24
 
 _MOST_UUIDS: Final = 256
@@ -134,9 +136,12 @@ class Prompt:
                 chain.message(message.role, content)
             return
         self._begin(message.role)
-        self.value(reasoning)
-        self.value(content)
-        self._calls(message.tool_calls, message.function_call)
+        if reasoning is not None:
+            self.value(reasoning)
+        if content is not None:
+            self.value(content)
+        if not (message.tool_calls is message.function_call is NULL):
+            self._calls(message.tool_calls, message.function_call)
         self._end()
 
     def _system(self, value: Any) -> None:
@@ -156,11 +161,13 @@ class Prompt:
             return
         tools = _listed_tools(raw)
         self._spend(_TOOL_COST * len(tools))
+        self.tools += len(tools)
+        marked = _CACHE_CONTROL in bytes(raw)
         for tool in tools:
-            self.tools += 1
-            self._begin("tools")
-            self._add_tool_json(tool)
-            self._end()
+            data = bytes(tool)
+            self.tool_bytes += len(data)
+            if self.chain is not None:
+                self.chain.tool(_without_cache_control(data) if marked else data)
 
     # values
 
@@ -193,9 +200,8 @@ class Prompt:
                 return
         if type(kind) is str and kind in _TEXT_TYPES:
             return
-        if type(item.content) is str:
-            self._text(item.content)
-        elif item.content is not None:
+        if item.content is not None:
+            self._spend(_NESTED_COST)
             self.value(item.content, depth + 1)
         if not (item.output is item.thinking is item.summary is item.refusal is None):
             self._beside_content(item, depth + 1)
@@ -222,7 +228,7 @@ class Prompt:
         elif source.content is not None:
             self.value(source.content, depth + 1)
         else:
-            self._spend(_CALL_COST)
+            self._spend(_DOCUMENT_COST)
             self._text(string(source.data) or "")
 
     def _media(self, item: Item) -> None:
@@ -230,7 +236,7 @@ class Prompt:
         if media is not None:
             self._spend(_MEDIA_COST)
             self.media[media] = self.media.get(media, 0) + 1
-        uuid = string(item.uuid)
+        uuid = None if item.uuid is NULL else string(item.uuid)
         if uuid is not None and len(self.uuids) < _MOST_UUIDS:
             self.uuids.append(uuid)
         if self.chain is None:
@@ -242,14 +248,10 @@ class Prompt:
 
     def _tool_json(self, raw: Raw) -> None:
         self._spend(_CALL_COST)
-        self._add_tool_json(raw)
-
-    def _add_tool_json(self, raw: Raw) -> None:
         data = bytes(raw)
         self.tool_bytes += len(data)
         if self.chain is not None:
-            marked = len(data) <= _LARGEST_MARKED and _CACHE_CONTROL in data
-            self.chain.whole(_without_cache_control(data) if marked else data)
+            self.chain.whole(_without_cache_control(data))
 
     # lists of prompts
 
@@ -289,18 +291,18 @@ class Prompt:
 
     def _one(self, prompt: Any) -> bool:
         """One prompt of many; whether it is one."""
-        ids = _ids(prompt)
-        if ids is not None:
-            self.ids(ids)
-        elif type(prompt) is Item:
-            self._object(prompt)
-        elif type(prompt) is str:
+        kind = type(prompt)
+        if kind is str:
             self._text(prompt)
-        elif type(prompt) is list:
+        elif kind is Item:
+            self._object(prompt)
+        elif kind is not list:
+            return False
+        elif (ids := _ids(prompt)) is not None:
+            self.ids(ids)
+        else:
             self._spend(_PART_COST - 1)
             self.value(prompt)
-        else:
-            return False
         return True
 
     def _others(self, prompts: Iterator[Any]) -> int:
@@ -310,8 +312,11 @@ class Prompt:
             kind = type(prompt)
             if kind is str:
                 chars += len(prompt)
-            elif kind is Item and prompt.type is None and type(prompt.text) is str:
-                chars += len(prompt.text)
+            elif kind is Item:
+                if prompt.type is None and type(prompt.text) is str:
+                    chars += len(prompt.text)
+                else:
+                    self._object(prompt)
             elif kind is list and (length := _count_ids(prompt)):
                 ids += length
             elif not self._one(prompt):
@@ -324,10 +329,11 @@ class Prompt:
 
     def _object(self, prompt: Item) -> None:
         self._spend(_PART_COST - 1)
-        ids = None if prompt.prompt_token_ids is None else _ids(prompt.prompt_token_ids)
-        if ids is None:
+        if prompt.prompt_token_ids is None:
             self._item(prompt, 0)
-        else:
+            return
+        ids = _ids(prompt.prompt_token_ids)
+        if ids is not None:
             self.ids(ids)
 
     # limits and marks
@@ -423,6 +429,8 @@ def _holds_media(item: Item) -> bool:
 
 def _without_cache_control(data: bytes) -> bytes:
     """A tool without the mark that clients move from tool to tool."""
+    if len(data) > _LARGEST_MARKED or _CACHE_CONTROL not in data:
+        return data
     fields = decode_or(dict[str, Raw], data, None)
     if not isinstance(fields, dict):
         return data
