@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tidegate.domain.routing import RouteMatch
-from tidegate.domain.topology import Cluster, Topology, WithoutPicker, split_address
+from tidegate.domain.topology import Cluster, Endpoint, Topology, WithoutPicker, split_address
 from tidegate.domain.upstream import Upstream
 from xds_server.desired import Desired, DesiredCluster, DesiredEndpoint, NameRule
 from xds_server.store_view import StoreView
@@ -91,11 +91,15 @@ def _cluster(
     upstreams: Mapping[str, Upstream],
 ) -> DesiredCluster:
     endpoints: dict[tuple[str, int], DesiredEndpoint] = {}
+    in_file = {endpoint.address: endpoint for endpoint in cluster.endpoints}
     for address in addresses_of(cluster, view):
         host, port = split_address(address)
         if host in ips:  # two names of one place are one endpoint: the first counts
             endpoints.setdefault(
-                (ips[host], port), _endpoint(cluster.name, address, (ips[host], port), view, sample_ttl_ms)
+                (ips[host], port),
+                _endpoint(
+                    cluster.name, in_file.get(address, Endpoint(address)), (ips[host], port), view, sample_ttl_ms
+                ),
             )
     return DesiredCluster(
         name=cluster.name,
@@ -113,8 +117,9 @@ def _names(cluster: Cluster, view: StoreView) -> tuple[str, ...]:
 
 
 def _endpoint(
-    cluster: str, address: str, place: tuple[str, int], view: StoreView, sample_ttl_ms: int
+    cluster: str, endpoint: Endpoint, place: tuple[str, int], view: StoreView, sample_ttl_ms: int
 ) -> DesiredEndpoint:
+    address = endpoint.address
     sample = view.samples.get((cluster, address))
     fresh = sample is not None and sample.is_fresh(view.read_at_ms, sample_ttl_ms)
     return DesiredEndpoint(
@@ -123,4 +128,6 @@ def _endpoint(
         port=place[1],
         weight=view.weights.get(cluster, {}).get(address),
         takes_traffic=sample.status.takes_traffic if sample is not None and fresh else True,
+        priority=endpoint.priority,
+        zone=endpoint.zone or "",
     )

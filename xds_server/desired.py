@@ -12,7 +12,8 @@ from tidegate.domain.upstream import DEFAULT, Upstream
 class DesiredEndpoint:
     """A replica. `address` is its identity, `ip` and `port` are where it is reached.
 
-    `weight` is 0…1000; 0 is no new traffic, None is a share like the average of its siblings.
+    `weight` is 0…1000; 0 is no new traffic, None is a share like the average of its siblings. `priority` may leave
+    gaps: 0 comes first.
     """
 
     address: str
@@ -20,6 +21,8 @@ class DesiredEndpoint:
     port: int
     weight: int | None = None
     takes_traffic: bool = True
+    priority: int = 0
+    zone: str = ""
 
     @property
     def serves(self) -> bool:

@@ -11,6 +11,7 @@ import pytest
 from tests.xds.conftest import Gateway, cluster, endpoint
 from tidegate.domain.topology import LbPolicy
 from tidegate.domain.upstream import DEFAULT, Balance, Upstream
+from xds_server.desired import DesiredCluster
 
 pytestmark = pytest.mark.envoy
 
@@ -70,3 +71,16 @@ async def test_a_silent_replica_is_answered_for_and_not_asked_twice(gateway: Gat
     )
     assert answer.status_code == 504
     assert len(one.requests) + len(two.requests) == 1
+
+
+async def test_the_next_priority_serves_while_the_first_drains(gateway: Gateway, engines: Any) -> None:
+    one, two = await engines(2)
+
+    def chat(weight: int) -> DesiredCluster:
+        spare = endpoint(two, 1, priority=5, zone="b")
+        return cluster("chat", endpoint(one, weight, zone="a"), spare)
+
+    await gateway.serve(chat(1))
+    assert await shares(gateway, 6) == {"a": 6}
+    await gateway.serve(chat(0))
+    assert await shares(gateway, 6) == {"b": 6}

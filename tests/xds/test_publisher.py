@@ -140,6 +140,24 @@ async def test_a_start_without_store_leaves_alone_who_holds_more_than_the_file(w
     assert world.weights() == [1, 1]
 
 
+async def test_a_setting_is_tuned_live_a_bad_one_is_refused_and_an_emptied_store_takes_none_back(world: World) -> None:
+    await world.decide(e1=1)
+    await world.store.set_field("tune", "envoy.retries", "4")
+    await world.store.set_field("tune:chat", "envoy.balance", "least_request")
+    await world.store.set_field("tune:chat", "envoy.retries", "many")
+    await world.publisher.tick()
+    assert world.publisher.desired is not None
+    tuned = world.publisher.desired.clusters[0].upstream
+    assert (tuned.balance, tuned.retries) == ("least_request", 2)
+    assert list(world.publisher.refused_tunes) == ["tune:chat envoy.retries"]
+    await world.store.clear_field("tune:chat", "envoy.retries")
+    await world.publisher.tick()
+    assert world.publisher.desired.clusters[0].upstream.retries == 4
+    world.publisher._store = MemoryStore(lambda: world.now_ms)
+    await world.publisher.tick()
+    assert world.publisher.desired.clusters[0].upstream.retries == 4
+
+
 async def test_what_fails_the_check_is_not_served_and_is_said() -> None:
     world = World(gateway=Gateway(**{**_fields(GATEWAY), "listen_host": "no-ip"}))
     await world.publisher.tick()

@@ -63,6 +63,7 @@ class Endpoint:
     the agent that watches it (None: any agent that has the file); `gpus` are NVML indexes, UUIDs, MIG devices as
     `card:slot`, `all`, or GPU_VARIABLES. `engine` names what serves there, and `metrics` is
     `host:port` or `host:port/path` of its metrics page; the agent finds out what is None.
+    Envoy sends to `priority` 0, and to the next one where no replica of those before serves; `zone` is where it stands.
     """
 
     address: str
@@ -70,6 +71,8 @@ class Endpoint:
     gpus: tuple[int | str, ...] = ()
     engine: str | None = None
     metrics: str | None = None
+    priority: int = 0
+    zone: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

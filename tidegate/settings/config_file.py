@@ -149,7 +149,15 @@ def _upstream(section: EnvoySection) -> Upstream:
 
 
 def _endpoint(section: EndpointSection) -> Endpoint:
-    return Endpoint(section.address, section.node, tuple(section.gpus), section.engine, section.metrics)
+    return Endpoint(
+        section.address,
+        section.node,
+        tuple(section.gpus),
+        section.engine,
+        section.metrics,
+        section.priority,
+        section.zone,
+    )
 
 
 def _route(section: RouteSection) -> RouteRule:

@@ -158,6 +158,8 @@ class EndpointSection(Section):
     gpus: list[Gpu] = []
     engine: Literal["vllm", "vllm-omni", "ray-vllm", "sglang", "tgi", "triton-trtllm", "trtllm-serve"] | None = None
     metrics: MetricsPage | None = None
+    priority: int = Field(default=0, ge=0, le=127)
+    zone: Name | None = None
 
 
 def _between(name: str) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from envoy.config.core.v3 import address_pb2, health_check_pb2
+from envoy.config.core.v3 import address_pb2, base_pb2, health_check_pb2
 from envoy.config.endpoint.v3 import endpoint_components_pb2 as components
 from envoy.config.endpoint.v3 import endpoint_pb2
 
@@ -13,15 +13,25 @@ from xds_server.resources.wrap import UInt32
 
 
 def assignment(cluster: DesiredCluster) -> Any:
-    """The ClusterLoadAssignment of a cluster: one locality, endpoints in the order given."""
+    """The ClusterLoadAssignment of a cluster: a locality for each priority and zone, endpoints in the order given.
+
+    Priorities are numbered without gaps, which gRPC's client would refuse.
+    """
     neutral = neutral_weight(cluster)
-    locality = components.LocalityLbEndpoints(
-        lb_endpoints=[_lb_endpoint(e, neutral) for e in cluster.endpoints],
-        load_balancing_weight=UInt32(value=1),
-    )
-    return endpoint_pb2.ClusterLoadAssignment(
-        cluster_name=cluster.name, endpoints=[locality] if cluster.endpoints else []
-    )
+    levels = sorted({e.priority for e in cluster.endpoints})
+    places: dict[tuple[int, str], list[DesiredEndpoint]] = {}
+    for endpoint in cluster.endpoints:
+        places.setdefault((levels.index(endpoint.priority), endpoint.zone), []).append(endpoint)
+    localities = [
+        components.LocalityLbEndpoints(
+            lb_endpoints=[_lb_endpoint(e, neutral) for e in endpoints],
+            load_balancing_weight=UInt32(value=len(endpoints) if len(places) > 1 else 1),
+            priority=level,
+            locality=base_pb2.Locality(zone=zone) if zone else None,
+        )
+        for (level, zone), endpoints in sorted(places.items())
+    ]
+    return endpoint_pb2.ClusterLoadAssignment(cluster_name=cluster.name, endpoints=localities)
 
 
 def neutral_weight(cluster: DesiredCluster) -> int:
