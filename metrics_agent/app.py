@@ -37,7 +37,7 @@ from tidegate.telemetry import MetricsPage, configure_logs
 log = structlog.get_logger("metrics_agent")
 
 LEAVE_SECONDS = 0.5
-END_SECONDS = 1.8
+END_SECONDS = 1.5
 """For all that ends with the agent, at once: two seconds after SIGTERM it is gone, whatever hangs."""
 CLOSE_SECONDS = 0.1
 

@@ -29,7 +29,7 @@ MOST_INTERVAL_SECONDS: Final = 0.1
 DEADLINE_SECONDS: Final = 2.0
 STALE_INTERVALS: Final = 5
 BIRTH_SECONDS: Final = 10.0
-STOP_SECONDS: Final = 1.5
+STOP_SECONDS: Final = 1.2
 LAST_SECONDS: Final = 0.2
 LEFT_BEHIND: Final = -1
 POLL_SECONDS: Final = 0.02
@@ -72,7 +72,7 @@ class NvmlGpus:
         return replace(self._newest, nvml=NvmlState.STALE) if now > self._fresh_until else self._newest
 
     async def stop(self) -> None:
-        """Let the process shut NVML down; wait for it at most 1.7 s. A call that hangs is never killed."""
+        """Let the process shut NVML down; wait for it at most 1.4 s. A call that hangs is never killed."""
         self._stopping.set()
         if self._owner is None or self._owner.done():
             return

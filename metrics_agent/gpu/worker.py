@@ -25,7 +25,7 @@ from metrics_agent.gpu.sweep import Sweeper
 RETRY_SECONDS: Final = (2.0, 60.0)
 LOST_SECONDS: Final = (30.0, 600.0)
 WELL_SECONDS: Final = 60.0
-LEAVE_SECONDS: Final = 1.3
+LEAVE_SECONDS: Final = 1.0
 STATES: Final = frozenset(NvmlState)
 
 
