@@ -72,7 +72,7 @@ REFUSALS = {
         "invalid-request",
         "invalid_request_error",
         "invalid_value",
-        None,
+        "model",
     ),
     "object as model": (b'{"model": {}}', 400, "invalid-request", "invalid_request_error", "invalid_value", "model"),
     "control characters": (
