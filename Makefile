@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check -q
 ARGS ?=
 
-.PHONY: up setup test check format bench fuzz test-vllm docs lock clean
+.PHONY: up setup test check format bench fuzz soak test-vllm docs lock clean
 
 up: setup  ## run the local cluster until Ctrl-C; ARGS=--once for one request to each cluster
 	@exec $(BIN)/tidegate up $(ARGS)
@@ -40,6 +40,9 @@ test: check  ## check, then every test that needs no GPU and no gigabytes
 
 test-vllm: setup  ## tests against a real vLLM on the CPU (3.5 GB the first time)
 	@$(BIN)/pytest -q -m vllm tests/vllm $(ARGS)
+
+soak: setup  ## minutes of random change under traffic, on a real Envoy
+	@$(BIN)/pytest -q -m soak tests/soak $(ARGS)
 
 fuzz: setup  ## a million mutated bodies at the parser, with a progress bar; ARGS="--seed 7"
 	@$(BIN)/python -m tests.fuzz.fuzz_parse --count 1000000 $(ARGS)
