@@ -99,7 +99,9 @@ REFUSALS = {
 def test_a_refusal_is_answered_by_the_contract(
     body: bytes, status: int, reason: str, kind: str, code: str, param: str | None
 ) -> None:
-    answer = Picker().answer(body)
+    picker = Picker()
+    picker.view.registered([], picker.now_ms)
+    answer = picker.answer(body)
     assert answer.status == status
     assert answer.headers == {"content-type": "application/json", "x-tidegate-reason": reason}
     assert {**answer.error, "message": ""} == {"message": "", "type": kind, "param": param, "code": code}
