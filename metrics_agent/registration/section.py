@@ -8,12 +8,12 @@ from pydantic import Field, ValidationError
 
 from metrics_agent.targets import Source, Target
 from tidegate.domain.topology import Kind, Precision
-from tidegate.settings.config_model import EndpointSection, ModelName, Name
+from tidegate.settings.config_model import ModelName, Name, ReplicaSection
 from tidegate.settings.config_sentences import faults_of
 from tidegate.settings.config_tree import Fault, Tree
 
 
-class EngineSection(EndpointSection):
+class EngineSection(ReplicaSection):
     """One engine: what an endpoint of the configuration file says, and what its cluster would. See `docs/agent.md`."""
 
     cluster: Name

@@ -150,14 +150,19 @@ class GatewaySection(Section):
     without_picker: Literal["by_model", "by_model_always", "refuse"] = "by_model"
 
 
-class EndpointSection(Section):
-    """`clusters[].endpoints[]`: one replica."""
+class ReplicaSection(Section):
+    """What the file and an agent's registration both say of one replica."""
 
     address: Address
     node: Name | None = None
     gpus: list[Gpu] = []
     engine: Literal["vllm", "vllm-omni", "ray-vllm", "sglang", "tgi", "triton-trtllm", "trtllm-serve"] | None = None
     metrics: MetricsPage | None = None
+
+
+class EndpointSection(ReplicaSection):
+    """`clusters[].endpoints[]`: one replica of the file."""
+
     priority: int = Field(default=0, ge=0, le=127)
     zone: Name | None = None
 
