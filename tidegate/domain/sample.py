@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final
 
 
 class Status(StrEnum):
@@ -19,7 +20,10 @@ class Status(StrEnum):
     @property
     def takes_traffic(self) -> bool:
         """Whether a new request may go there."""
-        return self in {Status.READY, Status.IDLE}
+        return self in _SERVING
+
+
+_SERVING: Final = frozenset({Status.READY, Status.IDLE})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
