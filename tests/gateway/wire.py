@@ -121,10 +121,11 @@ def send_h2(
         reader = _H2Reader(sock, connection)
         for piece in pieces(body, sizes):
             reader.push(piece)
-        if trailers:
-            connection.send_headers(1, list(trailers), end_stream=True)
-        else:
-            connection.end_stream(1)
+        if not reader.ended:  # an answer may come before the body is whole, and ends the stream
+            if trailers:
+                connection.send_headers(1, list(trailers), end_stream=True)
+            else:
+                connection.end_stream(1)
         return reader.answer()
 
 
@@ -132,11 +133,11 @@ class _H2Reader:
     def __init__(self, sock: socket.socket, connection: h2.connection.H2Connection) -> None:
         self._sock, self._connection = sock, connection
         self._headers: dict[str, str] = {}
-        self._body, self._ended = b"", False
+        self._body, self.ended = b"", False
 
     def push(self, data: bytes) -> None:
         """Send one piece, as the peer's windows allow."""
-        while data and not self._ended:
+        while data and not self.ended:
             most = min(self._connection.local_flow_control_window(1), self._connection.max_outbound_frame_size)
             if most == 0:
                 self._receive()
@@ -147,16 +148,17 @@ class _H2Reader:
 
     def answer(self) -> Answer:
         self._flush()
-        while not self._ended:
+        while not self.ended:
             self._receive()
         return Answer(int(self._headers.pop(":status", "0")), self._headers, self._body)
 
     def _flush(self) -> None:
-        self._sock.sendall(self._connection.data_to_send())
+        with contextlib.suppress(ConnectionError):  # what the peer said before it closed can still be read
+            self._sock.sendall(self._connection.data_to_send())
 
     def _receive(self) -> None:
         data = self._sock.recv(AHEAD_BYTES)
-        self._ended = self._ended or not data
+        self.ended = self.ended or not data
         for event in self._connection.receive_data(data):
             if isinstance(event, h2.events.ResponseReceived):
                 self._headers = dict(event.headers)
@@ -164,5 +166,5 @@ class _H2Reader:
                 self._body += event.data
                 self._connection.acknowledge_received_data(event.flow_controlled_length, 1)
             elif isinstance(event, h2.events.StreamEnded | h2.events.StreamReset | h2.events.ConnectionTerminated):
-                self._ended = True
+                self.ended = True
         self._flush()
