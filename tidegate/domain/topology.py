@@ -118,10 +118,6 @@ class Topology:
         """The cluster of that name, or None."""
         return next((c for c in self.clusters if c.name == name), None)
 
-    def cluster_of_model(self, model: str) -> Cluster | None:
-        """The one cluster that lists `model`, or None. The file's check ensures that there is at most one."""
-        return next((c for c in self.clusters if model in c.models), None)
-
 
 def split_address(address: str) -> tuple[str, int]:
     """Cut `host:port` or `[v6]:port` into host (without brackets) and port (1…65535).
