@@ -1,0 +1,40 @@
+"""What a pick says."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+
+class Verdict(StrEnum):
+    """Why a pick names replicas, or why it names none.
+
+    CHOSEN   one or two replicas are named
+    FULL     replicas serve, and none has room for this request: it waits, or is told to come back
+    UNKNOWN  no replica has a fresh sample: Envoy's weights decide
+    CLOSED   every replica is known to take nothing: drained, asleep, loading, unreachable
+    """
+
+    CHOSEN = "chosen"
+    FULL = "full"
+    UNKNOWN = "unknown"
+    CLOSED = "closed"
+
+
+@dataclass(frozen=True, slots=True)
+class Scored:
+    """A replica that was named. `cost` is in seconds under the cost policy; `parts` are its terms by name."""
+
+    address: str
+    destination: str
+    cost: float
+    parts: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Pick:
+    """The outcome of one pick: up to two replicas, best first."""
+
+    verdict: Verdict
+    chosen: tuple[Scored, ...] = ()
