@@ -33,6 +33,8 @@ log = structlog.get_logger("ext_proc")
 
 BEAT_SECONDS = 1.0
 BEAT_TTL_MS = 3000
+DRAIN_SECONDS = 0.75
+"""From the word that this instance stops until it does: two of Envoy's health checks, and some."""
 GRACE_SECONDS = 2.0
 
 
@@ -85,6 +87,7 @@ async def serve_on(store: Store, file: FileConfig, settings: ExtProcSettings) ->
         log.warning("splits are not applied: rules and the model's name alone decide the cluster")
     await service.run_until_stopped()
     health.drain()
+    await asyncio.sleep(DRAIN_SECONDS)
     await server.stop(GRACE_SECONDS)
     await page.stop()
     await _leave(store)
