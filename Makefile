@@ -57,6 +57,7 @@ format: setup
 
 docs: setup  ## write the pages that are made from the code
 	@$(BIN)/python -m tidegate.settings.docs > docs/settings.md
+	@$(BIN)/python -m tidegate.settings.tuning_docs > docs/tuning.md
 
 lock: $(VENV)/.ready  ## pin the newest versions that pyproject.toml allows
 	@$(PIP) install uv

@@ -19,7 +19,7 @@ def test_fields_of_envoy_replace_the_file_s_and_others_are_none_of_it() -> None:
     ("field", "text", "why"),
     [
         ("envoy.retries", "6", "between 0 and 5"),
-        ("envoy.retries", "1.5", "no number"),
+        ("envoy.retries", "1.5", "no whole number"),
         ("envoy.active_request_bias", "nan", "between"),
         ("envoy.balance", "random", "none of round_robin, least_request"),
         ("envoy.colour", "red", "no such setting"),

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 _SHOWN_CHARACTERS: Final = 40
+_WHOLE: Final = re.compile(r"[+-]?[0-9]{1,18}")
+_DECIMAL: Final = re.compile(r"[+-]?([0-9]{1,300}(\.[0-9]{0,300})?|\.[0-9]{1,300})([eE][+-]?[0-9]{1,3})?")
 
 Value = float | int | str | bool
 
@@ -44,16 +47,32 @@ class Tunable:
 
     def _number(self, text: str) -> float | int:
         whole = isinstance(self.default, int)
-        try:
-            value = int(text) if whole else float(text)
-        except ValueError:
-            raise ValueError(f"{_shown(text)} is no {'whole ' if whole else ''}number") from None
+        if not (_WHOLE if whole else _DECIMAL).fullmatch(text):
+            raise ValueError(f"{_shown(text)} is no {'whole ' if whole else ''}number {self.range}")
+        value = int(text) if whole else float(text)
         if not self.least <= value <= self.most or not math.isfinite(value):
-            raise ValueError(f"{_shown(text)} is not {self._range()}")
+            raise ValueError(f"{_shown(text)} is not {self.range}")
         return value
 
-    def _range(self) -> str:
-        return f"at least {self.least:g}" if math.isinf(self.most) else f"between {self.least:g} and {self.most:g}"
+    @property
+    def range(self) -> str:
+        """What a value may be, as part of a sentence: `between 0 and 1`, `at least 1`, `true or false`."""
+        if isinstance(self.default, bool):
+            return "true or false"
+        if self.choices:
+            return " or ".join(self.choices)
+        if math.isinf(self.most):
+            return f"at least {plain(self.least)}"
+        return f"between {plain(self.least)} and {plain(self.most)}"
+
+
+def plain(value: Value) -> str:
+    """A value as operators type it: 4294967295, 0.45, true."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float):
+        return str(int(value)) if value.is_integer() and abs(value) < 1e15 else repr(value)
+    return str(value)
 
 
 def read_fields(

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, Final
+
+from tidegate.domain.tunable import Tunable
 
 TUNE_PREFIX: Final = "envoy."
 
@@ -44,19 +46,42 @@ class Upstream:
 
 
 DEFAULT: Final = Upstream()
+
+
+def _number(name: str, least: float, most: float, unit: str, doc: str) -> Tunable:
+    default = getattr(DEFAULT, name)
+    return Tunable(name=TUNE_PREFIX + name, default=default, least=least, most=most, unit=unit, doc=doc)
+
+
+def _word(name: str, kind: type[StrEnum], doc: str) -> Tunable:
+    default = str(getattr(DEFAULT, name))
+    return Tunable(name=TUNE_PREFIX + name, default=default, choices=tuple(map(str, kind)), doc=doc)
+
+
+TUNABLES: Final = (
+    _word(
+        "balance",
+        Balance,
+        "which replica Envoy takes where ext_proc names none: by weight, or by requests in flight as well",
+    ),
+    _number("active_request_bias", 0.0, 10.0, "", "how much requests in flight count under least_request"),
+    _number("ramp_ms", 0, 3_600_000, "ms", "over which time a new replica's share grows; 0: at once"),
+    _number("connect_timeout_ms", 10, 60_000, "ms", "wait for a connection; then the next replica is tried"),
+    _number("silence_ms", 0, 86_400_000, "ms", "silence of an answer that ends it with 504; 0: never"),
+    _number("retries", 0, 5, "", "other replicas that are tried when a request was not taken"),
+    _number("max_requests", 1, 4_294_967_295, "", "requests at once in the cluster; more get 503"),
+    _number("eject_after", 0, 1_000_000, "", "faults in a row that set a replica aside; 0: never"),
+    _number("eject_ms", 100, 3_600_000, "ms", "for how long the first time; longer each time"),
+    _word("http", Http, "the protocol that the replicas speak"),
+)
+"""Every setting of `clusters[].envoy` as operators tune it: the file's value, where it has one, is the default."""
+
+_BY_NAME: Final[Mapping[str, Tunable]] = {t.name.removeprefix(TUNE_PREFIX): t for t in TUNABLES}
+_CHOICES: Final[Mapping[str, type[StrEnum]]] = {"balance": Balance, "http": Http}
 RANGES: Final[Mapping[str, tuple[float, float]]] = {
-    "active_request_bias": (0.0, 10.0),
-    "ramp_ms": (0, 3_600_000),
-    "connect_timeout_ms": (10, 60_000),
-    "silence_ms": (0, 86_400_000),
-    "retries": (0, 5),
-    "max_requests": (1, 4_294_967_295),
-    "eject_after": (0, 1_000_000),
-    "eject_ms": (100, 3_600_000),
+    name: (t.least, t.most) for name, t in _BY_NAME.items() if name not in _CHOICES
 }
 """Least and greatest value of each number."""
-
-_CHOICES: Final[Mapping[str, type[StrEnum]]] = {"balance": Balance, "http": Http}
 
 
 def tuned(base: Upstream, fields: Mapping[str, str], last: Upstream) -> tuple[Upstream, dict[str, str]]:
@@ -80,23 +105,7 @@ def tuned(base: Upstream, fields: Mapping[str, str], last: Upstream) -> tuple[Up
 
 
 def _read(name: str, text: str) -> Any:
-    if name in _CHOICES:
-        return _choice(_CHOICES[name], text)
-    if name not in RANGES:
-        raise ValueError(f"there is no such setting; there are {', '.join(sorted([*RANGES, *_CHOICES]))}")
-    number: Callable[[str], float] = float if name == "active_request_bias" else int
-    least, most = RANGES[name]
-    try:
-        value = number(text)
-    except ValueError:
-        raise ValueError(f"{text[:40]!r} is no number") from None
-    if not least <= value <= most:
-        raise ValueError(f"{text[:40]} is not between {least:g} and {most:g}")
-    return value
-
-
-def _choice(kind: type[StrEnum], text: str) -> StrEnum:
-    try:
-        return kind(text)
-    except ValueError:
-        raise ValueError(f"{text[:40]!r} is none of {', '.join(kind)}") from None
+    if name not in _BY_NAME:
+        raise ValueError(f"there is no such setting; there are {', '.join(sorted(_BY_NAME))}")
+    value = _BY_NAME[name].read(text)
+    return _CHOICES[name](str(value)) if name in _CHOICES else value

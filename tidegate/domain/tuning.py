@@ -1,0 +1,93 @@
+"""Every tunable of the product, in one registry: what may stand in `tune` and `tune:{cluster}`, and what may not.
+
+A module that reads tunables declares them as a tuple of Tunable; GROUPS names it here. The docs, `tidegate tune list`,
+validation and `rejected` follow from that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Final
+
+from tidegate.domain import upstream
+from tidegate.domain.tunable import Tunable
+
+EVERYWHERE: Final = ""
+"""The scope of `tune`: every cluster."""
+
+Tunes = Mapping[str, Mapping[str, str]]
+"""What operators typed: by scope (a cluster, or EVERYWHERE), name → text."""
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Tunables that belong together. `acts` says, as a sentence, who follows them and how soon."""
+
+    title: str
+    acts: str
+    tunables: tuple[Tunable, ...]
+
+
+GROUPS: Final = (Group("How Envoy treats a cluster", "Envoy has a change within a second.", upstream.TUNABLES),)
+
+REGISTRY: Final[Mapping[str, Tunable]] = {t.name: t for group in GROUPS for t in group.tunables}
+
+
+def find(name: str) -> Tunable:
+    """The tunable of that name. Raises ValueError with a sentence that says which one may be meant."""
+    if name in REGISTRY:
+        return REGISTRY[name]
+    shown = name if len(name) <= 60 else name[:60] + "…"
+    near = get_close_matches(name[:60], REGISTRY, n=1, cutoff=0.6)
+    meant = f"did you mean {near[0]}?" if near else "`tidegate tune list` names them all"
+    raise ValueError(f"there is no tunable {shown!r}; {meant}")
+
+
+def check(scope: str, name: str, text: str) -> str | None:
+    """Why `text` cannot stand for `name` in that scope, as a sentence; None when it can."""
+    try:
+        tunable = find(name)
+        tunable.read(text)
+    except ValueError as exc:
+        return str(exc)
+    if scope != EVERYWHERE and not tunable.per_cluster:
+        return f"{name} holds for every cluster; set it in tune"
+    return None
+
+
+def tune_key(scope: str, name: str) -> str:
+    """How `rejected` and `events` name a field: `tune load.vram`, `tune:phi-3 load.vram`."""
+    return f"tune:{scope} {name}" if scope else f"tune {name}"
+
+
+def check_tunes(tunes: Tunes) -> dict[str, str]:
+    """Why fields of `tunes` are not accepted: `tune:phi-3 load.vram` → a sentence. Pure."""
+    return {tune_key(scope, name): why for scope, name, text in _fields(tunes) if (why := check(scope, name, text))}
+
+
+def good_tunes(tunes: Tunes, last_good: Mapping[str, str]) -> dict[str, dict[str, str]]:
+    """`tunes` with nothing bad in it: a bad text gives way to that of `last_good`, by tune_key, or leaves.
+
+    What `last_good` holds is checked as well, since an earlier release may have written it.
+    """
+    kept: dict[str, dict[str, str]] = {}
+    for scope, name, typed in _fields(tunes):
+        for text in (typed, last_good.get(tune_key(scope, name))):
+            if text is not None and check(scope, name, text) is None:
+                kept.setdefault(scope, {})[name] = text
+                break
+    return kept
+
+
+def in_force(name: str, cluster: str, good: Tunes) -> tuple[str | None, str]:
+    """The text in force for a cluster and where it comes from: `tune:{cluster}`, `tune`, or None and `default`."""
+    for scope, origin in ((cluster, f"tune:{cluster}"), (EVERYWHERE, "tune")):
+        if (text := good.get(scope, {}).get(name)) is not None:
+            return text, origin
+    return None, "default"
+
+
+def _fields(tunes: Tunes) -> Iterator[tuple[str, str, str]]:
+    return ((scope, name, text) for scope, fields in tunes.items() for name, text in fields.items())
