@@ -118,6 +118,7 @@ def _start_tasks(
     service.spawn("clock", clock.run)
     service.spawn("samples", feed.follow_samples)
     service.spawn("decisions", feed.follow_decisions)
+    service.spawn("nudges", feed.follow_nudges)
     service.spawn("names", feed.follow_names)
     service.spawn("tokens", lambda: feed.follow_tokens(tokens, instance_name()))
     service.spawn("presence", beat)

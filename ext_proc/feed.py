@@ -16,7 +16,8 @@ from typing import Protocol
 from ext_proc.tokens import TokenBook, read_shared
 from ext_proc.view import FleetView, destination
 from tidegate.domain.topology import split_address
-from tidegate.store.ports import DecisionLog, Presence, SampleSource
+from tidegate.store.nudged import Nudged
+from tidegate.store.ports import DecisionLog, Nudges, Presence, SampleSource
 
 RESOLVE_SECONDS = 1.0
 """Between two looks at host names: a replica that registers by name is picked within this time."""
@@ -27,7 +28,7 @@ SHARED = "sent"
 """The key of an instance's presence under which it tells what it sent."""
 
 
-class FleetStore(SampleSource, DecisionLog, Presence, Protocol):
+class FleetStore(SampleSource, DecisionLog, Nudges, Presence, Protocol):
     """What the feed reads."""
 
 
@@ -36,7 +37,7 @@ class FleetFeed:
 
     def __init__(self, view: FleetView, store: FleetStore, *, tick_ms: int, clock: Callable[[], int]) -> None:
         self._view, self._store, self._clock = view, store, clock
-        self._tick_seconds = tick_ms / 1000
+        self._tick_seconds, self._nudged = tick_ms / 1000, Nudged(store)
 
     async def follow_samples(self) -> None:
         """Every stored sample once, then each tick of an agent as it comes."""
@@ -46,12 +47,16 @@ class FleetFeed:
             self._view.sampled(tick.endpoints, self._clock())
 
     async def follow_decisions(self) -> None:
-        """The controller's weights and the index of replicas, each `tick_ms`."""
+        """The controller's weights and the index of replicas: each `tick_ms`, and at once on a word that says so."""
         while True:
             index, departed = await self._store.registered(), await self._store.departed()
             self._view.registered(index, self._clock(), departed)
             self._view.weighted(await self._store.effective(self._view.names))
-            await asyncio.sleep(self._tick_seconds)
+            await self._nudged.within(self._tick_seconds)
+
+    async def follow_nudges(self) -> None:
+        """Hear when something was decided, on behalf of `follow_decisions`."""
+        await self._nudged.listen()
 
     async def follow_tokens(self, book: TokenBook, instance: str) -> None:
         """Teach `book` what the engines count, against what this and every other instance sent."""

@@ -248,3 +248,33 @@ async def test_a_hundred_endpoints_are_one_publish(store: Store) -> None:
     many = [endpoint(f"10.0.0.{n}:8000", seq=n) for n in range(100)]
     await store.publish(tick(*many), ttl_ms=LONG_MS)
     assert sorted(await store.samples(), key=lambda one: one.seq) == many
+
+
+async def test_every_reader_hears_a_nudge(store: Store) -> None:
+    heard: asyncio.Queue[int] = asyncio.Queue()
+
+    async def listen(number: int) -> None:
+        async for _ in store.nudges():
+            heard.put_nowait(number)
+
+    readers = [asyncio.create_task(listen(number)) for number in range(2)]
+    everybody: set[int] = set()
+
+    async def all_heard() -> bool:
+        await store.nudge()
+        while not heard.empty():
+            everybody.add(heard.get_nowait())
+        return everybody == {0, 1}
+
+    await until(all_heard, what="both readers hearing")
+    for reader in readers:
+        reader.cancel()
+    await asyncio.gather(*readers, return_exceptions=True)
+
+
+async def test_nudges_end_with_the_store(store: Store) -> None:
+    reader = asyncio.ensure_future(anext(aiter(store.nudges())))
+    await asyncio.sleep(0)
+    await store.close()
+    with pytest.raises(StoreUnavailable):
+        await reader

@@ -48,6 +48,8 @@ CALLS: dict[str, Callable[[RedisStore], Any]] = {
     "beat": lambda store: store.beat("xds", "a", {}, ttl_ms=LONG_MS),
     "leave": lambda store: store.leave("xds", "a"),
     "present": lambda store: store.present(),
+    "nudge": lambda store: store.nudge(),
+    "nudges": lambda store: anext(store.nudges()),
     "time_ms": lambda store: store.time_ms(),
     "ping": lambda store: store.ping(),
 }

@@ -35,6 +35,7 @@ class MemoryStore:
         self._events: deque[Event] = deque(maxlen=schema.EVENTS_KEPT)
         self._beats: dict[tuple[str, str], tuple[bytes, int]] = {}
         self._readers: set[asyncio.Queue[NodeTick | None]] = set()
+        self._nudged: set[asyncio.Queue[bool]] = set()
 
     async def publish(self, tick: NodeTick, *, ttl_ms: int) -> None:
         """Keep the samples until `ttl_ms` has passed and hand the tick to every reader."""
@@ -157,6 +158,24 @@ class MemoryStore:
         self._now()
         return list(self._events)[-count:] if count > 0 else []
 
+    async def nudge(self) -> None:
+        """Hand a word to every reader."""
+        self._now()
+        for reader in self._nudged:
+            reader.put_nowait(True)
+
+    async def nudges(self) -> AsyncIterator[None]:
+        """Words from the moment of the first `anext`. Raises StoreUnavailable after `close()`."""
+        self._now()
+        reader: asyncio.Queue[bool] = asyncio.Queue()
+        self._nudged.add(reader)
+        try:
+            while await reader.get():
+                yield
+        finally:
+            self._nudged.discard(reader)
+        raise StoreUnavailable("the store is closed")
+
     async def beat(self, service: str, instance: str, info: Mapping[str, Any], *, ttl_ms: int) -> None:
         """Keep the info, with `beat_at_ms`, until `ttl_ms` has passed."""
         now = self._now()
@@ -186,6 +205,8 @@ class MemoryStore:
         self.available = False
         for reader in self._readers:
             reader.put_nowait(None)
+        for nudged in self._nudged:
+            nudged.put_nowait(False)
 
     def _now(self) -> int:
         if not self.available:

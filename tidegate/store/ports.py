@@ -123,6 +123,19 @@ class DecisionLog(Protocol):
         """The newest `count` events, oldest first."""
 
 
+class Nudges(Protocol):
+    """A word that something was decided, for whoever would else find it at the next look.
+
+    It carries nothing and may be lost: who misses it looks a moment later.
+    """
+
+    async def nudge(self) -> None:
+        """Say so."""
+
+    def nudges(self) -> AsyncIterator[None]:
+        """One item a word, from the first `anext` on. Ends only by raising a StoreError."""
+
+
 class Presence(Protocol):
     """Who is alive: services beat, status looks."""
 
@@ -136,7 +149,7 @@ class Presence(Protocol):
         """service → instance → info (with `beat_at_ms`), of every instance whose beat has not expired."""
 
 
-class Store(SampleSink, SampleSource, TimeSource, OperatorKeys, DecisionLog, Presence, Protocol):
+class Store(SampleSink, SampleSource, TimeSource, OperatorKeys, DecisionLog, Nudges, Presence, Protocol):
     """Everything, as one object: what RedisStore and MemoryStore implement."""
 
     async def ping(self) -> None:

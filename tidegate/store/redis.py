@@ -7,8 +7,9 @@ nothing else. `schema` draws the keys.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from typing import Any
 
 import redis.asyncio as aioredis
@@ -122,15 +123,20 @@ class RedisStore:
         Raises StoreUnavailable when the connection ends, when it leaves a PING unanswered, and after `close()`.
         Messages sent until the next subscription are lost; the hashes hold the newest state.
         """
+        async with contextlib.aclosing(self._messages(self._keys.samples)) as messages:
+            async for message in messages:
+                tick = schema.decode_tick(message)
+                if tick is not None:
+                    yield tick
+
+    async def _messages(self, channel: str) -> AsyncGenerator[bytes, None]:
         self._refuse_when_closed()
         pubsub = self._client.pubsub()
         self._subscriptions.add(pubsub)
         try:
-            await self._guard(pubsub.subscribe(self._keys.samples))
+            await self._guard(pubsub.subscribe(channel))
             while True:
-                tick = schema.decode_tick(await self._next_message(pubsub))
-                if tick is not None:
-                    yield tick
+                yield await self._next_message(pubsub)
         finally:
             self._subscriptions.discard(pubsub)
             await pubsub.aclose()
@@ -231,6 +237,16 @@ class RedisStore:
         [entries] = await self._read([("XREVRANGE", self._keys.events, "+", "-", "COUNT", count)])
         _raise_wrong_type(entries, self._keys.events)
         return [schema.decode_event(said) for _, said in reversed(entries) if said]
+
+    async def nudge(self) -> None:
+        """PUBLISH on `decided`."""
+        await self._write([("PUBLISH", self._keys.decided, b"")])
+
+    async def nudges(self) -> AsyncIterator[None]:
+        """One item a message of `decided`. Raises StoreUnavailable as `ticks` does."""
+        async with contextlib.aclosing(self._messages(self._keys.decided)) as messages:
+            async for _ in messages:
+                yield
 
     # --- presence -------------------------------------------------------------------------------------------
 

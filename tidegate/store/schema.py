@@ -48,6 +48,7 @@ class Keys:
                  leader                            string          lease holder and fencing token
                  rejected                          hash            operator key → why
                  events                            stream          at_ms who what before after why
+                 decided                           channel         an empty message: look at once
     Services:    service:{service}:{instance}      string, expires JSON with beat_at_ms
                  services                          zset            {service}|{instance} by beat_at_ms
     """
@@ -93,6 +94,10 @@ class Keys:
     @property
     def events(self) -> str:
         return self.of("events")
+
+    @property
+    def decided(self) -> str:
+        return self.of("decided")
 
     def service(self, service: str, instance: str) -> str:
         return self.of(f"service:{service}:{instance}")
