@@ -1,7 +1,8 @@
 """Continuous batching with chunked prefill, a prefix cache and preemption by recompute, as vLLM V1 schedules.
 
 A step costs the same however many sequences decode in it: they advance by one token each, so their progress is
-the number of steps since they began, and only the steps at which one needs a block or ends are looked up.
+the number of steps since they began, and only the steps at which one needs a block or ends are looked up. Steps
+between two of those, in which all decode and nobody can join, differ by their context alone: they are taken at once.
 """
 
 from __future__ import annotations
@@ -12,7 +13,9 @@ from simulator.engine.blocks import BlockPool
 from simulator.engine.counters import Counters
 from simulator.engine.holding import Holdings
 from simulator.engine.params import EngineParams
+from simulator.engine.quiet import QuietRun
 from simulator.engine.request import Event, EventKind, FinishReason, Request, Sequence, State
+from simulator.engine.schedule import Schedule
 
 
 class Engine:
@@ -33,8 +36,9 @@ class Engine:
         self._done = 0  # steps completed
         self._started: float | None = None  # of the step under way
         self._next: float | None = None
-        self._finishes: dict[int, list[Sequence]] = {}
-        self._grows: dict[int, list[Sequence]] = {}
+        self._quiet = False  # the step under way only decodes, and its like follow until the next plan is due
+        self._finishes = Schedule()
+        self._grows = Schedule()
 
     @property
     def waiting(self) -> int:
@@ -61,6 +65,12 @@ class Engine:
         """When the step under way ends, or None when there is nothing to do."""
         return self._next
 
+    def next_change_time(self) -> float | None:
+        """Before this second `advance` reports nothing, unless something is submitted or aborted; None: never."""
+        if not self._quiet or self._started is None:
+            return self._next
+        return self._started + self._quiet_run().seconds(self._quiet_steps() + 1)
+
     def submit(self, request: Request, now: float) -> list[Sequence]:
         """Queue one sequence for each output. Requests of one instant share their first step.
 
@@ -70,6 +80,7 @@ class Engine:
         self._check(request, now)
         sequences = [Sequence(request, output, now) for output in request.outputs]
         self._waiting.extend(sequences)
+        self._quiet = False
         if self._next is None:
             self._next = now
         return sequences
@@ -78,6 +89,7 @@ class Engine:
         """Drop a sequence and free its blocks at once; nothing happens to one that has ended."""
         if sequence.state is State.FINISHED:
             return
+        self._quiet = False
         if sequence.state is State.WAITING:
             self._waiting.remove(sequence)
         else:
@@ -88,7 +100,11 @@ class Engine:
         """Run every step that ends by simulated second `to`; what happened, in order of time."""
         events: list[Event[Sequence]] = []
         while self._next is not None and self._next <= to:
+            if self._quiet:
+                self._skip(to)
             at = self._next
+            if at > to:
+                break
             if self._started is not None:
                 self._finish_step(at, at - self._started, events)
             self._start_step(at, events)
@@ -113,6 +129,7 @@ class Engine:
         budget, again = self._continue_prefills(budget, at, events)
         if not (preempted or again) or not self._running:
             budget = self._admit(budget, at)
+        self._quiet = bool(self._decoding) and not (preempted or again or self._chunks)
         if not self._decoding and not self._chunks:
             self._started = self._next = None
             return
@@ -133,16 +150,46 @@ class Engine:
         for sequence, chunk in self._chunks:
             if sequence.state is State.PREFILLING:
                 self._prefilled(sequence, chunk, at, events)
-        for sequence in self._finishes.pop(self._done, ()):
+        for sequence in self._finishes.pop(self._done):
             if sequence.finish_step == self._done:
                 self._finish(sequence, at, events)
+
+    # Steps that are taken at once.
+
+    def _quiet_run(self) -> QuietRun:
+        cost = self.params.cost
+        first = cost.seconds(0, self._decoding, self._context_tokens) / self.params.speed
+        return QuietRun(first, self._decoding * cost.seconds_per_context_token / self.params.speed)
+
+    def _quiet_steps(self) -> int:
+        """Steps from the one under way on whose ends are no news, and after which the next one starts without any."""
+        finish, grow = self._finishes.next_after(self._done), self._grows.next_after(self._done + 1)
+        return max(0, min(finish, grow - 1) - 1 - self._done)
+
+    def _skip(self, to: float) -> None:
+        """End the quiet steps that end by `to`; the one after them is under way."""
+        assert self._started is not None
+        run = self._quiet_run()
+        steps = run.steps_within(to - self._started, self._quiet_steps())
+        if not steps:
+            return
+        seconds, tokens = run.seconds(steps), steps * self._decoding
+        self.counters.step_tokens.observe(self._decoding, steps)
+        self.counters.inter_token_seconds.observe_rising(run.first, run.growth, steps, self._decoding)
+        self.counters.steps += steps
+        self.counters.busy_seconds += seconds
+        self.counters.generation_tokens += tokens
+        self._done += steps
+        self._context_tokens += tokens
+        self._started += seconds
+        self._next = self._started + self._quiet_run().first
 
     # The start of a step.
 
     def _grow(self, at: float, events: list[Event[Sequence]]) -> bool:
         """Give a block to each decoding sequence whose last one is full; whether that preempted any."""
         step, preempted = self._done + 1, False
-        for sequence in self._grows.pop(step, ()):
+        for sequence in self._grows.pop(step):
             if sequence.grow_step != step:
                 continue
             taken, victims = self._take(sequence, 1, at, events)
@@ -252,14 +299,14 @@ class Engine:
         sequence.state, sequence.since = State.DECODING, self._done
         self._decoding += 1
         sequence.finish_step = self._done + sequence.output.tokens - sequence.generated
-        self._finishes.setdefault(sequence.finish_step, []).append(sequence)
+        self._finishes.add(sequence.finish_step, sequence)
         room = sequence.blocks * self.params.block_size - sequence.computed
         self._plan_growth(sequence, self._done + room + 1)
 
     def _plan_growth(self, sequence: Sequence, step: int) -> None:
         sequence.grow_step = step
         if step <= sequence.finish_step:
-            self._grows.setdefault(step, []).append(sequence)
+            self._grows.add(step, sequence)
 
     def _finish(self, sequence: Sequence, at: float, events: list[Event[Sequence]]) -> None:
         self._release(sequence)

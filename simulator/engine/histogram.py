@@ -20,6 +20,17 @@ class Histogram:
         self.counts[bisect_left(self.bounds, value)] += times
         self.sum += value * times
 
+    def observe_rising(self, first: float, rise: float, values: int, times: int) -> None:
+        """Count `values` values, each `rise` (at least 0) above the one before, `times` times each."""
+        self.sum += times * (values * first + rise * values * (values - 1) / 2)
+        while values:
+            bucket = bisect_left(self.bounds, first)
+            here = values
+            if bucket < len(self.bounds) and first + rise * (values - 1) > self.bounds[bucket]:
+                here = min(values, int((self.bounds[bucket] - first) / rise) + 1)
+            self.counts[bucket] += here * times
+            first, values = first + rise * here, values - here
+
     @property
     def count(self) -> int:
         """How many values were counted."""
