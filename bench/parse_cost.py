@@ -2,7 +2,8 @@
 
 `ratio` is `parse_request`, every field and count included, to `msgspec.json.decode` into a struct of the same fields
 with the types that the API documents; `prefix_us` is what the fingerprint of the prompt adds. Times are the least of
-many, taken in turns, so that a busy machine does not count.
+many, taken in turns, so that a busy machine does not count. `hash_us_per_kib` is the fingerprint of a prompt of one
+message alone: seed, marks and their places, without the reading.
 """
 
 from __future__ import annotations
@@ -14,10 +15,13 @@ from typing import Any, Final
 
 import msgspec
 
+from ext_proc.parse.fingerprint import Chain
 from ext_proc.parse.request import parse_request
 
 SIZES: Final = {"2 KiB": 2 << 10, "32 KiB": 32 << 10, "220 KiB": 220 << 10, "2 MiB": 2 << 20, "10 MiB": 10 << 20}
+HASHED: Final = {"4 KiB": 4 << 10, "32 KiB": 32 << 10, "1 MiB": 1 << 20}
 TARGET_RATIO: Final = 1.5
+TARGET_HASH_US_PER_KIB: Final = 1.0
 WORDS: Final = ("tide", "gate", "river", "delta", "ebb", "flood", "lock", "weir", "harbour", "sluice", "quay")
 LIMIT_BYTES: Final = 32 << 20
 BUDGET_SECONDS: Final = 0.5
@@ -72,7 +76,27 @@ def figures() -> list[dict[str, Any]]:
         prefix = {"name": f"{row['name']}, fingerprint", "value": row["prefix_us"], "unit": "µs", "target": None}
         ratio = {"name": f"{row['name']}, bare decodes", "value": row["ratio"], "unit": "×", "target": TARGET_RATIO}
         shown += [prefix, ratio]
-    return shown
+    return shown + [
+        {"name": row["name"], "value": row["hash_us_per_kib"], "unit": "µs/KiB", "target": TARGET_HASH_US_PER_KIB}
+        for row in measure_hashing()
+    ]
+
+
+def measure_hashing() -> list[dict[str, Any]]:
+    """Rows of {name, hash_us_per_kib}, one a size of prompt."""
+    rows = []
+    for name, size in HASHED.items():
+        text = _text(random.Random(1), size)
+        [microseconds] = _least(lambda text=text: _fingerprint(text))
+        rows.append({"name": f"parse_cost: {name} prompt, hashing", "hash_us_per_kib": microseconds / (size / 1024)})
+    return rows
+
+
+def _fingerprint(text: str) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    chain = Chain("phi-3", None)
+    chain.end()
+    chain.message("user", text)
+    return tuple(chain.marks), tuple(chain.ends)
 
 
 def _row(name: str, body: bytes) -> dict[str, Any]:
@@ -117,6 +141,8 @@ def main() -> None:
     for row in measure():
         figures = (f"{row[column]:>11.2f}" if column == "ratio" else f"{row[column]:>11.0f}" for column in columns)
         print(f"{row['name'].removeprefix('parse_cost: '):>10}", *figures)
+    for row in measure_hashing():
+        print(f"{row['name'].removeprefix('parse_cost: ')}: {row['hash_us_per_kib']:.2f} µs/KiB")
 
 
 if __name__ == "__main__":

@@ -49,4 +49,5 @@ def told(info: RequestInfo) -> dict[str, Any]:
     fields: dict[str, Any] = msgspec.to_builtins(info)
     fields["affinity"]["cache_salt"] = None if info.affinity.cache_salt is None else True
     fields["prefix"] = len(info.prefix)
+    del fields["prefix_chars"], fields["prefix_ids"]
     return fields

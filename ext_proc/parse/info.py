@@ -49,6 +49,7 @@ def info_of(body: Body, endpoint: Endpoint, *, files: int = 0) -> RequestInfo:
     sampling = sampling_of(body, api)
     prompts = read_prompt(prompt, body, endpoint)
     count_files(prompt, body, api, files)
+    marks, chars, ids = _prefix(prompt.chain)
     return RequestInfo(
         api=api,
         kind=kind,
@@ -69,8 +70,18 @@ def info_of(body: Body, endpoint: Endpoint, *, files: int = 0) -> RequestInfo:
         user=_user(body),
         affinity=_affinity(body, salt, prompt),
         image=image_demand(body, extra, prompts) if kind is Kind.IMAGE else None,
-        prefix=tuple(prompt.chain.marks) if prompt.chain is not None else (),
+        prefix=marks,
+        prefix_chars=chars,
+        prefix_ids=ids,
     )
+
+
+def _prefix(chain: Chain | None) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
+    """Marks, and characters and token ids up to each."""
+    if chain is None:
+        return (), (), ()
+    ends = tuple(chain.ends)
+    return tuple(chain.marks), (0,) * len(ends) if chain.of_ids else ends, ends if chain.of_ids else ()
 
 
 # model

@@ -8,8 +8,10 @@ from typing import Final
 from msgspec import Raw
 
 from ext_proc.parse.body import Body, decode_or, elements
+from ext_proc.parse.conversation import read_batch, read_conversation
 from ext_proc.parse.endpoint import Endpoint
 from ext_proc.parse.prompt import Prompt
+from ext_proc.parse.prompt_list import read_prompts
 from ext_proc.parse.scalars import NULL, is_null
 from ext_proc.parse.structure import fits
 from tidegate.domain.refusal import Reason, Refusal
@@ -39,7 +41,7 @@ def read_prompt(prompt: Prompt, body: Body, endpoint: Endpoint) -> int:
     texts = (body.prompt, body.input, body.inputs, body.text, body.texts)
     ids = (body.input_ids, body.token_ids, body.prompt_token_ids, body.tokens)
     value = next((value for value in (*texts, *ids) if value is not None), None)
-    return _embedded_prompts(body) if value is None else prompt.prompts(value)
+    return _embedded_prompts(body) if value is None else read_prompts(prompt, value)
 
 
 def _read_messages(prompt: Prompt, body: Body, endpoint: Endpoint) -> int:
@@ -54,22 +56,17 @@ def _read_messages(prompt: Prompt, body: Body, endpoint: Endpoint) -> int:
         [conversation for conversation in messages if type(conversation) is list] if list in map(type, messages) else []
     )
     if not batch:
-        prompt.conversation((body.system,), tools, messages)
+        read_conversation(prompt, body.system, tools, messages)
         return 1
-    prompt.batch(len(batch))
-    chain = prompt.chain
-    for conversation in batch:
-        prompt.conversation((body.system,), tools, conversation)
-        prompt.chain = None
-    prompt.chain = chain
+    read_batch(prompt, body.system, tools, batch)
     return len(batch)
 
 
 def _read_responses(prompt: Prompt, body: Body) -> int:
     text = type(body.input) is str
-    prompt.conversation((body.instructions,), (body.tools,), None if text else body.input)
+    read_conversation(prompt, body.instructions, (body.tools,), None if text else body.input)
     if text:
-        prompt.prompts(body.input)
+        read_prompts(prompt, body.input)
     return 1
 
 
@@ -77,7 +74,7 @@ def _read_pairs(prompt: Prompt, body: Body) -> int:
     """Each text of one side against the other's: as many pairs as the longer side has texts."""
     left = next((v for v in (body.query, body.queries, body.text_1, body.data_1) if v is not None), None)
     right = next((v for v in (body.documents, body.items, body.text_2, body.data_2) if v is not None), None)
-    sides = [prompt.prompts(side) for side in (left, right) if side is not None]
+    sides = [read_prompts(prompt, side) for side in (left, right) if side is not None]
     return max(sides, default=1)
 
 

@@ -24,3 +24,11 @@ def test_a_row_holds_both_costs(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_struct_compared_with_reads_the_body() -> None:
     request = msgspec.json.decode(parse_cost.chat(1024), type=parse_cost.Request)
     assert (request.model, request.max_tokens, len(request.messages)) == ("phi-3", 256, 8)
+
+
+def test_hashing_has_a_row_a_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parse_cost, "HASHED", {"tiny": 512})
+    monkeypatch.setattr(parse_cost, "BUDGET_SECONDS", 0.001)
+    (row,) = parse_cost.measure_hashing()
+    assert row["name"] == "parse_cost: tiny prompt, hashing"
+    assert row["hash_us_per_kib"] > 0

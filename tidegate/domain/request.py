@@ -69,6 +69,10 @@ class RequestInfo(msgspec.Struct, frozen=True, kw_only=True):
     image             for kind IMAGE alone
     prefix            chained 64-bit fingerprints, one for each tool, message and further block of a long text, in
                       the order in which engines render them; two requests share the prompt up to where these agree
+    prefix_chars      as long as `prefix`, rising: what of the first prompt stands before the end of each mark, counted
+                      as `prompt_chars` + `tool_bytes` are; media count nothing
+    prefix_ids        empty, or where the first prompt is token ids, as long as `prefix`: the ids before the end of
+                      each mark, for which no ratio is needed; `prefix_chars` is 0 there
     """
 
     api: Api
@@ -91,3 +95,5 @@ class RequestInfo(msgspec.Struct, frozen=True, kw_only=True):
     affinity: Affinity = NO_AFFINITY
     image: ImageDemand | None = None
     prefix: tuple[int, ...] = ()
+    prefix_chars: tuple[int, ...] = ()
+    prefix_ids: tuple[int, ...] = ()

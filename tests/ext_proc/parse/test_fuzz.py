@@ -70,3 +70,8 @@ def test_known_fields_of_any_type_are_read_or_refused(document: dict[str, Any], 
         assert info.max_output_tokens is None or 0 <= info.max_output_tokens <= LARGEST_COUNT
         assert info.prompt_chars <= len(body)
         assert all(0 <= mark < 1 << 64 for mark in info.prefix)
+        assert len(info.prefix_chars) == len(info.prefix)
+        assert len(info.prefix_ids) in {0, len(info.prefix)}
+        assert list(info.prefix_chars) == sorted(info.prefix_chars)
+        assert max(info.prefix_chars, default=0) <= info.prompt_chars + info.tool_bytes
+        assert max(info.prefix_ids, default=0) <= (info.prompt_tokens or 0)

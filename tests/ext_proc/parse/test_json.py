@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from ext_proc.parse.allowance import MOST_PARTS, MOST_PROMPTS, MOST_TOOLS
 from ext_proc.parse.body import MOST_ELEMENTS
-from ext_proc.parse.prompt import MOST_PARTS, MOST_PROMPTS, MOST_TOOLS
 from ext_proc.parse.scalars import LONGEST_NUMBER
 from ext_proc.parse.structure import LARGEST_STRUCTURE, MOST_VALUES, fits, outside_strings
 from tests.ext_proc.parse.reading import LIMIT, chat, read, refusal
