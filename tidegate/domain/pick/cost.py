@@ -1,0 +1,30 @@
+"""The default policy: expected seconds, a sum of terms that each say what they mean."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from tidegate.domain.pick.situation import Situation
+from tidegate.domain.pick.terms.adapter import adapter
+from tidegate.domain.pick.terms.interference import interference
+from tidegate.domain.pick.terms.prefill import prefill
+from tidegate.domain.pick.terms.ramp import ramp
+from tidegate.domain.pick.terms.session import session
+from tidegate.domain.pick.terms.wait import wait
+
+Term = Callable[[Situation], "list[float] | None"]
+
+TERMS: Final[tuple[tuple[str, Term], ...]] = (
+    ("wait", wait),
+    ("prefill", prefill),
+    ("adapter", adapter),
+    ("ramp", ramp),
+    ("session", session),
+    ("interference", interference),
+)
+
+
+def cost(situation: Situation) -> dict[str, list[float]]:
+    """Seconds of each term that has a say, along the situation's replicas."""
+    return {name: seconds for name, term in TERMS if (seconds := term(situation)) is not None}

@@ -1,0 +1,183 @@
+"""One replica in the picker's books: what it last said, what we sent it, and what follows for the next pick.
+
+What a pick reads of every replica are plain fields, computed when something happens to it, since picks are far more
+frequent than samples and look at all replicas.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import OrderedDict
+from typing import Final
+
+from tidegate.domain.pick.queued import ARRIVAL_MS, Queued
+from tidegate.domain.pick.settings import PickSettings
+from tidegate.domain.pick.speed import Speed, model_rate
+from tidegate.domain.sample import EndpointSample
+
+FIRST_PROMPT_TOKENS: Final = 1_000.0
+"""What a prompt of others costs until the engine's counters tell."""
+NEVER: Final = -math.inf
+
+
+class Replica:
+    """Fields that picks read: `open`, `fresh_until_ms`, `doubtful_from_ms`, `free_kv`, `ms_per_token`, and `queued`'s
+    `free_at_ms`. `slot` is its bit in the prefix index.
+    """
+
+    __slots__ = (
+        "adapters",
+        "address",
+        "block",
+        "capacity",
+        "changed_ms",
+        "context",
+        "destination",
+        "doubtful_from_ms",
+        "free_kv",
+        "fresh_until_ms",
+        "ms_per_token",
+        "open",
+        "priority",
+        "prompt_tokens",
+        "queued",
+        "running",
+        "sample",
+        "serving_since_ms",
+        "slot",
+        "speed",
+        "telling",
+        "weight",
+    )
+
+    def __init__(self, address: str, slot: int, settings: PickSettings) -> None:
+        self.address, self.slot = address, slot
+        self.destination: str | None = None
+        self.priority = 0
+        self.weight: int | None = None
+        self.sample: EndpointSample | None = None
+        self.queued = Queued(model_rate(settings, 0, 0.0))
+        self.speed = Speed()
+        self.open = False
+        self.fresh_until_ms = NEVER
+        self.doubtful_from_ms = NEVER
+        self.changed_ms = NEVER
+        self.serving_since_ms = NEVER
+        self.free_kv = math.inf
+        self.capacity: int | None = None
+        self.block = 1
+        self.running = 0
+        self.context = 0.0
+        self.prompt_tokens = FIRST_PROMPT_TOKENS
+        self.telling = False
+        self.ms_per_token = 1 / self.queued.rate
+        self.adapters: OrderedDict[str, None] = OrderedDict()
+
+    def closed(self, now_ms: float) -> bool:
+        """Whether it is known to take nothing. A stale sample proves nothing."""
+        sample = self.sample
+        shut = sample is not None and self.fresh_until_ms >= now_ms and not sample.status.takes_traffic
+        return shut or self.weight == 0
+
+    def look(self) -> None:
+        """Whether it may be named at all while its sample is fresh."""
+        sample = self.sample
+        serving = sample is not None and sample.status.takes_traffic
+        self.open = serving and self.weight != 0 and self.destination is not None
+
+    def sampled(self, sample: EndpointSample, now_ms: float, settings: PickSettings, ttl_ms: float) -> bool:
+        """Take a sample in, at least as new as the last one. Whether the engine began anew since."""
+        last, self.sample = self.sample, sample
+        self.fresh_until_ms = sample.sampled_at_ms + ttl_ms
+        self._follow_life(last, sample, now_ms, settings)
+        anew = self._reconcile(last, sample, now_ms, settings)
+        self._measure(sample)
+        self.pace(settings, now_ms)
+        self.reserve()
+        self.look()
+        return anew
+
+    def pace(self, settings: PickSettings, now_ms: float) -> None:
+        """The rate at which it works, by what it last said."""
+        rate = model_rate(settings, self.running, self.context) * self.speed.factor
+        self.ms_per_token = 1 / rate
+        self.queued.drain(rate, now_ms)
+
+    def reserve(self) -> None:
+        """Free KV tokens: what the engine says, less what it cannot have counted yet."""
+        sample = self.sample
+        if self.capacity is None or sample is None or sample.kv_used_ratio is None:
+            self.free_kv = math.inf
+        else:
+            self.free_kv = self.capacity * (1 - sample.kv_used_ratio) - self.queued.kv_tokens
+
+    def _follow_life(
+        self, last: EndpointSample | None, sample: EndpointSample, now_ms: float, settings: PickSettings
+    ) -> None:
+        if sample.status.takes_traffic and (last is None or not last.status.takes_traffic):
+            self.serving_since_ms = now_ms
+        if last is None or _progress(last) != _progress(sample) or not (sample.running or sample.waiting):
+            self.changed_ms = sample.sampled_at_ms
+        hung_ms = 1000 * settings.hung_seconds
+        standing = sample.sampled_at_ms - self.changed_ms >= hung_ms
+        self.doubtful_from_ms = NEVER if standing else sample.sampled_at_ms + hung_ms
+
+    def _reconcile(
+        self, last: EndpointSample | None, sample: EndpointSample, now_ms: float, settings: PickSettings
+    ) -> bool:
+        at_ms, queued = float(sample.sampled_at_ms), self.queued
+        running, waiting, total = sample.running, sample.waiting, sample.prompts_total
+        before = last.prompts_total if last is not None else None
+        anew = total is not None and before is not None and total < before
+        if anew:
+            queued.clear(at_ms - ARRIVAL_MS, now_ms)
+            self.speed.idle()
+        elif last is not None and total is not None and before is not None:
+            self._learn_prompt(last, sample)
+            done, foreign = queued.counted(total - before, at_ms, now_ms)
+            self._learn_speed(last, sample, done, foreign, settings)
+        elif total is None:
+            queued.worked_off(now_ms)
+        if running is not None and waiting is not None:
+            settled_ms = at_ms - ARRIVAL_MS - settings.step_tokens * self.ms_per_token
+            queued.bounded(waiting, running, settled_ms, at_ms, self.prompt_tokens)
+        return anew
+
+    def _learn_prompt(self, last: EndpointSample, sample: EndpointSample) -> None:
+        """What a prompt costs here, in tokens that no cache holds."""
+        if None in {last.prompt_tokens_total, sample.prompt_tokens_total}:
+            return
+        prompts = (sample.prompts_total or 0) - (last.prompts_total or 0)
+        tokens = (sample.prompt_tokens_total or 0) - (last.prompt_tokens_total or 0)
+        if prompts > 0 and tokens >= 0:
+            missed = 1 - (sample.prefix_hit_ratio or 0.0)
+            share = min(0.5, prompts * 0.02)
+            self.prompt_tokens += share * (tokens / prompts * missed - self.prompt_tokens)
+
+    def _learn_speed(
+        self, last: EndpointSample, sample: EndpointSample, done: float, foreign: int, settings: PickSettings
+    ) -> None:
+        if foreign or not last.waiting or not sample.waiting:
+            self.speed.idle()
+            return
+        model = model_rate(settings, self.running, self.context)
+        self.speed.busy(done, sample.sampled_at_ms - last.sampled_at_ms, model, settings.step_tokens)
+
+    def _measure(self, sample: EndpointSample) -> None:
+        self.capacity = sample.kv_capacity_tokens
+        self.block = sample.block_size or 1
+        self.running = sample.running or 0
+        self.telling = sample.waiting is not None
+        self.context = (sample.kv_used_ratio or 0.0) * (self.capacity or 0)
+
+
+def _progress(sample: EndpointSample) -> tuple[object, ...]:
+    """What moves while an engine works."""
+    return (
+        sample.prompts_total,
+        sample.prompt_tokens_total,
+        sample.running,
+        sample.kv_used_ratio,
+        sample.tokens_per_second,
+        sample.latency_p99_ms,
+    )

@@ -1,0 +1,31 @@
+"""What the terms of a cost look at: one request, the replicas that may take it, and the moment."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from tidegate.domain.pick.replica import Replica
+from tidegate.domain.pick.settings import PickSettings
+from tidegate.domain.pick.work import Work
+
+
+@dataclass(slots=True)
+class Situation:
+    """Lists run along `replicas`. `uncached` are tokens to prefill, `waits` seconds until those queued are prefilled.
+
+    `sessions` tells which replica a session was last sent to.
+    """
+
+    work: Work
+    replicas: Sequence[Replica]
+    now_ms: float
+    settings: PickSettings
+    uncached: list[float]
+    waits: list[float]
+    sessions: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def mean_wait(self) -> float:
+        """The fleet's backlog in seconds."""
+        return sum(self.waits) / len(self.waits)
