@@ -21,6 +21,8 @@ from ext_proc.tokens import TokenBook
 from ext_proc.transport.grpcio import GrpcioServer
 from ext_proc.view import FleetView
 from tidegate.domain.errors import ConfigError, StoreError
+from tidegate.grpc_tls import server_watch
+from tidegate.grpc_tls_files import TlsMetrics, TlsWatch
 from tidegate.runtime import Service
 from tidegate.settings.config_file import FileConfig, load
 from tidegate.settings.services import ExtProcSettings
@@ -71,8 +73,9 @@ async def serve_on(store: Store, file: FileConfig, settings: ExtProcSettings) ->
         clock=clock,
         recent=recent,
     )
+    tls = server_watch(settings.tls_cert, settings.tls_key, settings.tls_client_ca, TlsMetrics(registry))
     server = GrpcioServer(
-        lambda: Session(decider.decide), health, metrics, max_body_bytes=file.gateway.max_request_bytes
+        lambda: Session(decider.decide), health, metrics, max_body_bytes=file.gateway.max_request_bytes, tls=tls
     )
     page = MetricsPage(
         registry,
@@ -81,7 +84,7 @@ async def serve_on(store: Store, file: FileConfig, settings: ExtProcSettings) ->
     )
     info: dict[str, str | None] = {"metrics": await page.start(settings.metrics_listen)}
     info["listen"] = await server.start(settings.listen)
-    _start_tasks(service, store, clock, fleet, tokens, settings, info)
+    _start_tasks(service, store, clock, fleet, tokens, settings, info, tls)
     log.info("ext_proc serves", **info)
     if file.topology.splits:
         log.warning("splits are not applied: rules and the model's name alone decide the cluster")
@@ -106,12 +109,13 @@ def _start_tasks(
     tokens: TokenBook,
     settings: ExtProcSettings,
     info: dict[str, str | None],
+    tls: TlsWatch | None,
 ) -> None:
     feed = FleetFeed(fleet, store, tick_ms=settings.tick_ms, clock=clock)
 
     async def beat() -> None:
         while True:
-            told = {**info, SHARED: tokens.shared()}
+            told = {**info, SHARED: tokens.shared(), "tls_not_after_ms": tls and tls.not_after_ms}
             await store.beat(SERVICE, instance_name(), told, ttl_ms=BEAT_TTL_MS)
             await asyncio.sleep(BEAT_SECONDS)
 
@@ -122,6 +126,8 @@ def _start_tasks(
     service.spawn("names", feed.follow_names)
     service.spawn("tokens", lambda: feed.follow_tokens(tokens, instance_name()))
     service.spawn("presence", beat)
+    if tls is not None:
+        service.spawn("certificates", tls.run)
 
 
 async def _leave(store: Store) -> None:

@@ -15,6 +15,8 @@ from prometheus_client import CollectorRegistry
 from tidegate.domain.errors import ConfigError, StoreError
 from tidegate.domain.topology import Topology, WithoutPicker, split_address
 from tidegate.grpc_health import Health
+from tidegate.grpc_tls import ChannelTls, server_watch
+from tidegate.grpc_tls_files import TlsFiles, TlsMetrics, TlsWatch
 from tidegate.runtime import Service, now_ms
 from tidegate.settings.config_file import FileConfig, load
 from tidegate.settings.services import XdsSettings
@@ -25,6 +27,7 @@ from tidegate.telemetry import MetricsPage, configure_logs
 from xds_server import presence
 from xds_server.cache import SnapshotCache
 from xds_server.compose import Gateway
+from xds_server.desired import PickerTls
 from xds_server.metrics import ClientStates, XdsMetrics
 from xds_server.picker_watch import PickerWatch
 from xds_server.publisher import Publisher
@@ -65,7 +68,10 @@ async def serve_on(store: Store, file: FileConfig, settings: XdsSettings, compan
     streams, clock = Streams(metrics), StoreClock(store)
     ClientStates(lambda: streams.status(now_ms()), registry)
     gateway = await gateway_of(file, settings, resolver)
-    picker = PickerWatch(gateway.ext_proc_host, gateway.ext_proc_port, registry)
+    tls_metrics = TlsMetrics(registry)
+    tls = server_watch(settings.tls_cert, settings.tls_key, settings.tls_client_ca, tls_metrics)
+    picker_tls = _picker_tls(gateway, settings, tls_metrics)
+    picker = PickerWatch(gateway.ext_proc_host, gateway.ext_proc_port, registry, tls=picker_tls)
     publisher = Publisher(
         gateway=gateway,
         topology=file.topology,
@@ -80,14 +86,17 @@ async def serve_on(store: Store, file: FileConfig, settings: XdsSettings, compan
     )
     page = MetricsPage(registry, lambda: None if cache.snapshot else "nothing to serve yet")
     health = Health(*SERVICES)
-    server, listen = await start(settings.listen, DiscoveryServicer(cache, streams, now_ms), health)
+    server, listen = await start(settings.listen, DiscoveryServicer(cache, streams, now_ms), health, tls)
     try:
         metrics_listen = await page.start(settings.metrics_listen)
         service.spawn("clock", clock.run)
         service.spawn("publisher", lambda: publisher.run(settings.tick_ms))
         if gateway.without_picker is not WithoutPicker.REFUSE:
             service.spawn("picker", lambda: picker.run(publisher.picker_changed))
-        service.spawn("presence", lambda: _beat(store, file.topology, publisher, streams, listen))
+        service.spawn("presence", lambda: _beat(store, file.topology, publisher, streams, listen, tls))
+        for watch in (tls, picker_tls.watch if picker_tls else None):
+            if watch is not None:
+                service.spawn(f"certificates_{watch.name}", watch.run)
         for name, companion in companions:
             service.spawn(name, lambda companion=companion: companion(store, file.topology, registry))  # type: ignore[misc]
         log.info("xds serves", listen=listen, metrics=metrics_listen)
@@ -117,9 +126,30 @@ async def gateway_of(file: FileConfig, settings: XdsSettings, resolver: Resolver
         expose_routing=file.gateway.expose_routing,
         ext_proc_host=ext_proc_host,
         ext_proc_port=ext_proc_port,
+        ext_proc_tls=_envoys_picker_tls(ext_proc_host, settings),
         cors_origin=file.gateway.cors_origin,
         without_picker=file.gateway.without_picker,
     )
+
+
+def _envoys_picker_tls(host: str, settings: XdsSettings) -> PickerTls | None:
+    """How Envoy speaks to ext_proc. Raises ConfigError when the flags do not fit together."""
+    if (settings.ext_proc_tls_ca is None) != (settings.envoy_secrets is None):
+        raise ConfigError(
+            ["TLS to ext_proc takes both --ext-proc-tls-ca, for xds itself, and --envoy-secrets, for Envoy"]
+        )
+    if settings.envoy_secrets is None:
+        return None
+    name, mutual = settings.ext_proc_tls_name or host, settings.ext_proc_tls_cert is not None
+    return PickerTls(name=name, secrets=settings.envoy_secrets, mutual=mutual)
+
+
+def _picker_tls(gateway: Gateway, settings: XdsSettings, metrics: TlsMetrics) -> ChannelTls | None:
+    """How xds itself speaks to ext_proc. Raises ConfigError when a file is wrong."""
+    files = TlsFiles("--ext-proc-tls-", settings.ext_proc_tls_cert, settings.ext_proc_tls_key, settings.ext_proc_tls_ca)
+    if gateway.ext_proc_tls is None:
+        return None
+    return ChannelTls(TlsWatch("ext_proc", files, metrics), gateway.ext_proc_tls.name)
 
 
 def instance_name() -> str:
@@ -134,12 +164,15 @@ def _address(where: str, text: str) -> tuple[str, int]:
         raise ConfigError([f"{where}: {exc}"]) from exc
 
 
-async def _beat(store: Store, topology: Topology, publisher: Publisher, streams: Streams, listen: str) -> None:
+async def _beat(
+    store: Store, topology: Topology, publisher: Publisher, streams: Streams, listen: str, tls: TlsWatch | None
+) -> None:
     overdue = presence.Overdue()
 
     def info() -> dict[str, Any]:
         overdue.look(streams.status(now_ms()))
-        return presence.describe(topology, publisher, streams, listen, now_ms())
+        about = presence.describe(topology, publisher, streams, listen, now_ms())
+        return about | {"tls_not_after_ms": tls and tls.not_after_ms}
 
     await presence.beat(store, instance_name(), info)
 

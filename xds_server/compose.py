@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from tidegate.domain.routing import RouteMatch
 from tidegate.domain.topology import Cluster, Endpoint, Topology, WithoutPicker, split_address
 from tidegate.domain.upstream import Upstream
-from xds_server.desired import Desired, DesiredCluster, DesiredEndpoint, NameRule
+from xds_server.desired import Desired, DesiredCluster, DesiredEndpoint, NameRule, PickerTls
 from xds_server.store_view import StoreView
 
 
@@ -22,6 +22,7 @@ class Gateway:
     expose_routing: bool
     ext_proc_host: str
     ext_proc_port: int
+    ext_proc_tls: PickerTls | None = None
     cors_origin: str | None = None
     without_picker: WithoutPicker = WithoutPicker.BY_MODEL
 
@@ -48,6 +49,7 @@ def compose(
         expose_routing=gateway.expose_routing,
         ext_proc_host=gateway.ext_proc_host,
         ext_proc_port=gateway.ext_proc_port,
+        ext_proc_tls=gateway.ext_proc_tls,
         clusters=tuple(_cluster(cluster, view, ips, sample_ttl_ms, upstreams or {}) for cluster in topology.clusters),
         aliases=tuple(alias for alias, _ in topology.aliases),
         rule_headers=topology.rule_headers,
@@ -106,6 +108,7 @@ def _cluster(
         models=_names(cluster, view),
         lb=cluster.lb,
         upstream=upstreams.get(cluster.name, cluster.envoy),
+        tls=cluster.tls,
         endpoints=tuple(endpoints.values()),
     )
 

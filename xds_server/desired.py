@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tidegate.domain.topology import LbPolicy, WithoutPicker
-from tidegate.domain.upstream import DEFAULT, Upstream
+from tidegate.domain.upstream import DEFAULT, Upstream, UpstreamTls
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +38,7 @@ class DesiredCluster:
     models: tuple[str, ...]
     lb: LbPolicy
     upstream: Upstream = DEFAULT
+    tls: UpstreamTls | None = None
     endpoints: tuple[DesiredEndpoint, ...] = ()
 
 
@@ -51,6 +52,18 @@ class NameRule:
     cluster: str
     model: str | None = None
     headers: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PickerTls:
+    """How Envoy speaks to ext_proc: `name` is one of its certificate's, `secrets` the folder of Envoy's own secrets.
+
+    `mutual`: Envoy presents a certificate.
+    """
+
+    name: str
+    secrets: str
+    mutual: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +81,7 @@ class Desired:
     expose_routing: bool
     ext_proc_host: str
     ext_proc_port: int
+    ext_proc_tls: PickerTls | None = None
     clusters: tuple[DesiredCluster, ...]
     aliases: tuple[str, ...] = ()
     rule_headers: tuple[str, ...] = ()

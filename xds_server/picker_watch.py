@@ -16,6 +16,7 @@ import structlog
 from prometheus_client import CollectorRegistry, Gauge
 
 from tidegate.grpc_health import HEALTH, SERVING
+from tidegate.grpc_tls import ChannelTls
 from xds_server.resolver import Lookup, system_lookup
 
 EVERY_SECONDS: Final = 0.2
@@ -64,9 +65,11 @@ class PickerWatch:
         registry: CollectorRegistry,
         lookup: Lookup = system_lookup,
         monotonic_seconds: Callable[[], float] = time.monotonic,
+        tls: ChannelTls | None = None,
     ) -> None:
         self._host, self._port, self._lookup, self._now = host, port, lookup, monotonic_seconds
-        self._state, self._channels = PickerState(), dict[str, Any]()
+        self._tls, self._material = tls, tls and tls.watch.material
+        self._state, self._channels, self._older = PickerState(), dict[str, Any](), dict[str, Any]()
         self._looked_up_at: float | None = None
         self._gauge = Gauge("tidegate_xds_picker_away", "1 while no ext_proc answers, else 0", registry=registry)
 
@@ -84,6 +87,7 @@ class PickerWatch:
                     await changed()
                 await asyncio.sleep(EVERY_SECONDS)
         finally:
+            await self._close_older()
             await self._keep(())
 
     def _say(self) -> None:
@@ -95,7 +99,8 @@ class PickerWatch:
 
     async def _any_serves(self) -> bool:
         await self._look_up()
-        answers = await asyncio.gather(*map(self._serves, self._channels.values()))
+        channels = (*self._channels.values(), *self._older.values())
+        answers = await asyncio.gather(*map(self._serves, channels))
         return any(answers)
 
     async def _serves(self, channel: Any) -> bool:
@@ -107,9 +112,11 @@ class PickerWatch:
 
     async def _look_up(self) -> None:
         now = self._now()
+        await self._renew()
         if self._looked_up_at is not None and now - self._looked_up_at < LOOKUP_EVERY_SECONDS and self._channels:
             return
         self._looked_up_at = now
+        await self._close_older()
         try:
             async with asyncio.timeout(PATIENCE_SECONDS):
                 await self._keep(await self._lookup(self._host))
@@ -122,4 +129,26 @@ class PickerWatch:
         for gone in self._channels.keys() - wanted:
             await self._channels.pop(gone).close()
         for address in sorted(wanted - self._channels.keys()):
-            self._channels[address] = grpc.aio.insecure_channel(address, options=_CHANNEL)
+            self._channels[address] = self._channel(address)
+
+    def _channel(self, address: str) -> Any:
+        if self._tls is None:
+            return grpc.aio.insecure_channel(address, options=_CHANNEL)
+        return self._tls.channel(address, _CHANNEL)
+
+    async def _renew(self) -> None:
+        """With other certificates, other channels. Those before are asked as well until the next look-up.
+
+        A handshake may take longer than an answer, and one round without an answer is an ext_proc that is away.
+        """
+        if self._tls is None or self._tls.watch.material is self._material:
+            return
+        self._material = self._tls.watch.material
+        await self._close_older()
+        self._older, self._channels = self._channels, {address: self._channel(address) for address in self._channels}
+        self._looked_up_at = self._now()
+
+    async def _close_older(self) -> None:
+        older, self._older = self._older, {}
+        for channel in older.values():
+            await channel.close()

@@ -17,6 +17,8 @@ from grpc_reflection.v1alpha import reflection
 
 from tidegate.domain.errors import ConfigError, ProtocolViolation
 from tidegate.grpc_health import HEALTH, Health, health_handlers
+from tidegate.grpc_tls import bind
+from tidegate.grpc_tls_files import TlsWatch
 from xds_server.cache import SnapshotCache, Watcher
 from xds_server.groups import GroupOf, Node, group_of
 from xds_server.metrics import XdsMetrics
@@ -165,8 +167,10 @@ def _handler(servicer: DiscoveryServicer, method: Method) -> Any:
     return grpc.stream_stream_rpc_method_handler(serve)
 
 
-async def start(listen: str, servicer: DiscoveryServicer, health: Health | None = None) -> tuple[Any, str]:
-    """Serve on `host:port` (port 0: any free one); the server and its bound address. Raises ConfigError.
+async def start(
+    listen: str, servicer: DiscoveryServicer, health: Health | None = None, tls: TlsWatch | None = None
+) -> tuple[Any, str]:
+    """Serve on `host:port` (port 0: any free one), by TLS if given; server and bound address. Raises ConfigError.
 
     Discovery, health (always SERVING where none is given) and reflection are on one port.
     """
@@ -174,7 +178,7 @@ async def start(listen: str, servicer: DiscoveryServicer, health: Health | None 
     server.add_generic_rpc_handlers((_Methods(servicer, health or Health(*SERVICES)),))
     reflection.enable_server_reflection((*SERVICES, HEALTH, reflection.SERVICE_NAME), server)
     try:
-        port = server.add_insecure_port(listen)
+        port = bind(server, listen, tls)
     except RuntimeError as exc:
         raise ConfigError([f"xds cannot listen on {listen}: is the port taken?"]) from exc
     await server.start()

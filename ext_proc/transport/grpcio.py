@@ -18,6 +18,8 @@ from ext_proc.health import EXTERNAL_PROCESSOR, Health
 from ext_proc.metrics import ExtProcMetrics
 from tidegate.domain.errors import ProtocolViolation
 from tidegate.grpc_health import health_handlers
+from tidegate.grpc_tls import bind
+from tidegate.grpc_tls_files import TlsWatch
 
 log = structlog.get_logger("ext_proc.transport")
 
@@ -35,7 +37,7 @@ class ByteSession(Protocol):
 
 
 class GrpcioServer:
-    """Serves ext_proc and health on one port. `max_body_bytes` is the largest body that sessions accept."""
+    """Serves ext_proc and health on one port, by TLS where given. `max_body_bytes`: the most that sessions accept."""
 
     def __init__(
         self,
@@ -44,7 +46,9 @@ class GrpcioServer:
         metrics: ExtProcMetrics,
         *,
         max_body_bytes: int,
+        tls: TlsWatch | None = None,
     ) -> None:
+        self._tls = tls
         options = [
             ("grpc.max_receive_message_length", message_limit_bytes(max_body_bytes)),
             ("grpc.so_reuseport", 0),
@@ -57,7 +61,7 @@ class GrpcioServer:
         """Bind `host:port` (port 0: any free one) and serve; the bound address. Raises OSError when it is taken."""
         host = listen.rpartition(":")[0]
         try:
-            port = self._server.add_insecure_port(listen)
+            port = bind(self._server, listen, self._tls)
         except RuntimeError as exc:
             raise OSError(f"cannot listen on {listen}: {exc}") from exc
         await self._server.start()

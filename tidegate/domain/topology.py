@@ -9,7 +9,7 @@ from ipaddress import ip_address
 from typing import Final
 
 from tidegate.domain.routing import RouteRule, Split
-from tidegate.domain.upstream import DEFAULT, Upstream
+from tidegate.domain.upstream import DEFAULT, Upstream, UpstreamTls
 
 GPU_VARIABLES: Final = ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "NVIDIA_VISIBLE_DEVICES")
 """Variables of an engine's environment that may stand among its `gpus` as they are: `CUDA_VISIBLE_DEVICES=0,1`."""
@@ -88,6 +88,7 @@ class Cluster:
     endpoints: tuple[Endpoint, ...] = ()
     loras: tuple[str, ...] = ()
     envoy: Upstream = DEFAULT
+    tls: UpstreamTls | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,6 +45,20 @@ class Upstream:
     http: Http = Http.HTTP1
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpstreamTls:
+    """TLS to the replicas of one cluster. `name` is one that each replica's certificate has, DNS name or IP.
+
+    `ca` is the path of a PEM file of authorities, None those that the system trusts; `cert` and `key` are the pair that
+    is presented, both or neither. The paths are the same at Envoy and at the agent.
+    """
+
+    name: str
+    ca: str | None = None
+    cert: str | None = None
+    key: str | None = None
+
+
 DEFAULT: Final = Upstream()
 
 

@@ -15,9 +15,10 @@ from pydantic import ValidationError
 from tidegate.domain.errors import ConfigError
 from tidegate.domain.routing import Api, Media, RouteMatch, RouteRule, Split, TokenRange, parse_token_range
 from tidegate.domain.topology import Cluster, Endpoint, Kind, LbPolicy, Precision, Topology, WithoutPicker
-from tidegate.domain.upstream import Balance, Http, Upstream
+from tidegate.domain.upstream import Balance, Http, Upstream, UpstreamTls
 from tidegate.settings.config_checks import cross_faults
 from tidegate.settings.config_model import (
+    SYSTEM,
     ClusterSection,
     EndpointSection,
     EnvoySection,
@@ -25,6 +26,7 @@ from tidegate.settings.config_model import (
     GatewaySection,
     MatchSection,
     RouteSection,
+    TlsSection,
 )
 from tidegate.settings.config_sentences import faults_of
 from tidegate.settings.config_tree import Fault, Tree, read_tree
@@ -140,12 +142,18 @@ def _cluster(section: ClusterSection) -> Cluster:
         endpoints=tuple(_endpoint(one) for one in section.endpoints),
         loras=tuple(section.loras),
         envoy=_upstream(section.envoy),
+        tls=_tls(section.tls) if section.tls else None,
     )
 
 
 def _upstream(section: EnvoySection) -> Upstream:
     plain = section.model_dump()
     return Upstream(**{**plain, "balance": Balance(plain["balance"]), "http": Http(plain["http"])})
+
+
+def _tls(section: TlsSection) -> UpstreamTls:
+    ca = None if section.ca == SYSTEM else section.ca
+    return UpstreamTls(name=section.name, ca=ca, cert=section.cert, key=section.key)
 
 
 def _endpoint(section: EndpointSection) -> Endpoint:

@@ -8,19 +8,23 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Callable
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from tidegate.domain.routing import parse_token_range
 from tidegate.domain.topology import GPU_VARIABLES, split_address
 from tidegate.domain.upstream import DEFAULT, RANGES
 from tidegate.settings.redis_url import parse_redis_url
 
+SYSTEM: Final = "system"
+"""The authorities that the machine itself trusts."""
+
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,128}", re.ASCII)
 _PREFIX = re.compile(r"[A-Za-z0-9._:{}-]{1,128}", re.ASCII)
 _ORIGIN = re.compile(r"\*|[a-z][a-z0-9+.-]*://[A-Za-z0-9.:\[\]_-]+", re.ASCII)
 _GPU = re.compile(rf"[A-Za-z0-9._-]{{1,128}}|\d+:\d+|({'|'.join(GPU_VARIABLES)})=[A-Za-z0-9._,:/ -]*", re.ASCII)
+_SERVER = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?|[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*", re.ASCII)
 _HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+", re.ASCII)
 
 
@@ -114,6 +118,8 @@ def _gpu(gpu: Any) -> int | str:
 Name = Annotated[str, AfterValidator(_matching(_NAME, "name: letters, digits, '.', '_' and '-', at most 128"))]
 ClusterName = Annotated[Name, AfterValidator(_not_ours)]
 Prefix = Annotated[str, AfterValidator(_matching(_PREFIX, "prefix: letters, digits, '.', '_', '-' and ':'"))]
+ServerName = Annotated[str, AfterValidator(_matching(_SERVER, "name of a server, such as engines.internal or an IP"))]
+FilePath = Annotated[str, AfterValidator(_printable)]
 HeaderName = Annotated[str, AfterValidator(_matching(_HEADER, "header name"))]
 Origin = Annotated[str, AfterValidator(_matching(_ORIGIN, "origin; write https://host, https://host:port or '*'"))]
 ModelName = Annotated[str, AfterValidator(_printable)]
@@ -187,6 +193,21 @@ class EnvoySection(Section):
     http: Literal["http1", "http2"] = "http1"
 
 
+class TlsSection(Section):
+    """`clusters[].tls`: the replicas serve https."""
+
+    name: ServerName
+    ca: FilePath = SYSTEM
+    cert: FilePath | None = None
+    key: FilePath | None = None
+
+    @model_validator(mode="after")
+    def _both(self) -> TlsSection:
+        if (self.cert is None) != (self.key is None):
+            raise ValueError("has one of cert and key; it needs both, or neither")
+        return self
+
+
 class ClusterSection(Section):
     """`clusters[]`: replicas that serve the same models."""
 
@@ -199,6 +220,7 @@ class ClusterSection(Section):
     endpoints: list[EndpointSection] = []
     loras: list[ModelName] = []
     envoy: EnvoySection = EnvoySection()
+    tls: TlsSection | None = None
 
 
 class MatchSection(Section):

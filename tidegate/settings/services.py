@@ -91,13 +91,39 @@ class ServiceSettings:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class XdsSettings(ServiceSettings):
+class GrpcSettings(ServiceSettings):
+    """What every gRPC server is told of TLS; without a certificate it serves plaintext."""
+
+    tls_cert: Path | None = setting(
+        None, "PEM file of the server's certificate with its chain, read again when it changes; unset: plaintext"
+    )
+    tls_key: Path | None = setting(None, "PEM file of its private key, without a password")
+    tls_client_ca: Path | None = setting(
+        None, "PEM file of the authority whose certificate every client has to present; unset: none has to"
+    )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class XdsSettings(GrpcSettings):
     """`tidegate xds`."""
 
     SERVICE: ClassVar[str] = "xds"
 
     listen: str = setting("127.0.0.1:18000", "host:port of the ADS gRPC server", check=split_listen)
     ext_proc: str = setting("127.0.0.1:18001", "host:port at which Envoy finds ext_proc", check=split_address)
+    ext_proc_tls_ca: Path | None = setting(
+        None, "PEM file of the authority of ext_proc's certificate, as xds finds it; unset: ext_proc speaks plaintext"
+    )
+    ext_proc_tls_cert: Path | None = setting(
+        None, "PEM file of the certificate that xds presents to ext_proc; given: Envoys present theirs as well"
+    )
+    ext_proc_tls_key: Path | None = setting(None, "PEM file of its private key")
+    ext_proc_tls_name: str | None = setting(
+        None, "name or IP that ext_proc's certificate has; unset: the host of --ext-proc"
+    )
+    envoy_secrets: str | None = setting(
+        None, "folder, as Envoy finds it, of the files that xds_server.bootstrap --out wrote; for TLS to ext_proc"
+    )
     gateway_listen: str | None = setting(
         None, "host:port of Envoy's listener; overrides gateway.listen of the file", check=split_listen
     )
@@ -109,7 +135,7 @@ class XdsSettings(ServiceSettings):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class ExtProcSettings(ServiceSettings):
+class ExtProcSettings(GrpcSettings):
     """`tidegate ext-proc`."""
 
     SERVICE: ClassVar[str] = "ext_proc"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 from typing import Any, Final
 
 from envoy.config.cluster.v3 import circuit_breaker_pb2, cluster_pb2, outlier_detection_pb2
@@ -25,6 +24,7 @@ from tidegate.domain.wire import DESTINATION_ENDPOINT, LB_METADATA_NAMESPACE
 from xds_server.desired import Desired, DesiredCluster
 from xds_server.resources.endpoints import socket_address
 from xds_server.resources.names import EXT_PROC_CLUSTER, HTTP_OPTIONS
+from xds_server.resources.tls import is_ip, to_engines, to_picker
 from xds_server.resources.wrap import UInt32, packed, seconds
 
 CONNECT_TIMEOUT_SECONDS: Final = 1.0
@@ -51,7 +51,8 @@ def model_cluster(cluster: DesiredCluster) -> Any:
         load_balancing_policy=_override_host(balance) if cluster.lb is LbPolicy.PICK else balance,
         common_lb_config=_without_panic(),
         outlier_detection=_outlier_detection(upstream) if upstream.eject_after else None,
-        typed_extension_protocol_options={HTTP_OPTIONS: packed(_to_engines(upstream))},
+        typed_extension_protocol_options={HTTP_OPTIONS: packed(_engines_http(upstream))},
+        transport_socket=to_engines(cluster.tls, upstream.http) if cluster.tls else None,
     )
 
 
@@ -71,6 +72,7 @@ def ext_proc_cluster(desired: Desired) -> Any:
         health_checks=[_grpc_health()],
         outlier_detection=_dead_instances(),
         typed_extension_protocol_options={HTTP_OPTIONS: packed(_http2())},
+        transport_socket=to_picker(desired.ext_proc_tls) if desired.ext_proc_tls else None,
     )
 
 
@@ -103,15 +105,6 @@ def _dead_instances() -> Any:
         max_ejection_time=seconds(5),
         max_ejection_percent=UInt32(value=50),
     )
-
-
-def is_ip(host: str) -> bool:
-    """Whether the host is an address and needs no resolution."""
-    try:
-        ipaddress.ip_address(host)
-    except ValueError:
-        return False
-    return True
 
 
 def over_ads() -> Any:
@@ -207,7 +200,7 @@ def _override_host(fallback: Any) -> Any:
     return _policy("envoy.load_balancing_policies.override_host", policy)
 
 
-def _to_engines(upstream: Upstream) -> Any:
+def _engines_http(upstream: Upstream) -> Any:
     kinds = http.HttpProtocolOptions.ExplicitHttpConfig
     explicit = (
         kinds(http_protocol_options=protocol_pb2.Http1ProtocolOptions())
