@@ -32,6 +32,8 @@ BEAT_TTL_MS: Final = 3_000
 EXPLAIN_EVERY_MS: Final = 1_000
 REFUSED_WAIT_SECONDS: Final = 5.0
 LEAVE_SECONDS: Final = 0.5
+ORDERS_EVERY_SECONDS: Final = 0.05
+"""Between two looks at operators' keys alone: one round trip of hashes that mostly are not there."""
 
 log = structlog.get_logger("controller")
 
@@ -47,7 +49,9 @@ async def run(
     registry: CollectorRegistry | None = None,
     instance: str | None = None,
 ) -> None:
-    """Decide every `tick_ms` until cancelled. A store that fails is retried with backoff and never raised.
+    """Decide every `tick_ms`, and within 50 ms of what operators type, until cancelled.
+
+    A store that fails is retried with backoff and never raised.
 
     `clock` gives Unix milliseconds, and is the store's unless given; ages above `sample_ttl_ms` say nothing;
     `instance` is the name under which presence shows this controller. May be called again with the same registry
@@ -91,10 +95,22 @@ class Controller:
         A store that holds nothing of what was published was emptied: what operators typed is written back, and stays
         in force.
         """
-        names = [c.name for c in self.topology.clusters]
-        before = self._state or restored(await self.store.explain(names), await self.store.rejected())
-        world = await self._look(names)
-        published = await self.store.effective(names)
+        before = self._state or restored(await self.store.explain(self._names), await self.store.rejected())
+        return await self._decide(before, await self._look(self._names))
+
+    async def orders(self) -> int:
+        """`tick` without a look at samples, and nothing at all while operators' keys are as they were."""
+        if self._state is None or self._world is None:
+            return 0
+        keys = await self.store.operator_keys(self._names, ())
+        return 0 if keys == self._world.keys else await self._decide(self._state, replace(self._world, keys=keys))
+
+    @property
+    def _names(self) -> list[str]:
+        return [c.name for c in self.topology.clusters]
+
+    async def _decide(self, before: State, world: World) -> int:
+        published = await self.store.effective(self._names)
         emptied = not any(published.values()) and self._state is not None and any(before.explained.values())
         if emptied and self._world is not None:
             world = replace(world, keys=joined(self._world.keys, world.keys))
@@ -103,9 +119,10 @@ class Controller:
         after, decisions = decide_all(
             self.topology, world, before, sample_ttl_ms=self.sample_ttl_ms, rules=self.rules or LoadRules()
         )
-        written = await self._publish(before, after, decisions, published, world.now_ms)
+        ordered = self._world is not None and self._world.keys != world.keys
+        written = await self._publish(before, after, decisions, published, ordered=ordered)
         self._state, self._world = after, world
-        await self._beat(world.now_ms)
+        await self._beat(self.clock())
         return written
 
     async def _look(self, names: Sequence[str]) -> World:
@@ -121,14 +138,22 @@ class Controller:
         after: State,
         decisions: Sequence[ClusterDecision],
         published: Mapping[str, Mapping[str, int]],
-        at_ms: int,
+        *,
+        ordered: bool,
     ) -> int:
-        """Write clusters whose published weights differ, also when someone else changed or lost them."""
+        """Write clusters whose published weights differ, also when someone else changed or lost them.
+
+        Readers hear at once of what operators typed, which may be a tunable that touches no weight, and of replicas
+        that come and go. Weights that move with load wait for the readers' next look.
+        """
+        at_ms = self.clock()
         due = [d for d in decisions if self._is_due(d, published, before, after, at_ms)]
         events = changes(before, after, at_ms)
         rejected = after.intent.rejected
         if due or events or rejected != await self.store.rejected():
             await self.store.write_decisions(due, rejected, events)
+        if events or ordered:
+            await self.store.nudge()
         for decision in due:
             self._explained_at_ms[decision.cluster] = at_ms
         return len(due)
@@ -159,9 +184,8 @@ async def _loop(controller: Controller, instruments: Instruments, tick_seconds: 
     delays = backoff_seconds()
     failing: str | None = None
     while True:
-        started = time.monotonic()
         try:
-            instruments.writes.inc(await controller.tick())
+            await _round(controller, instruments, tick_seconds)
         except StoreError as exc:
             instruments.store_errors.inc()
             if failing != str(exc):
@@ -172,8 +196,17 @@ async def _loop(controller: Controller, instruments: Instruments, tick_seconds: 
         if failing is not None:
             log.info("store is back")
             failing, delays = None, backoff_seconds()
-        spent = time.monotonic() - started
-        instruments.tick_seconds.observe(spent)
-        if spent > tick_seconds:
-            instruments.overruns.inc()
-        await asyncio.sleep(max(0.0, tick_seconds - spent))
+
+
+async def _round(controller: Controller, instruments: Instruments, tick_seconds: float) -> None:
+    """A look at everything, then at operators' keys until it is time for the next."""
+    end = time.monotonic() + tick_seconds
+    instruments.writes.inc(await controller.tick())
+    spent = time.monotonic() - end + tick_seconds
+    instruments.tick_seconds.observe(spent)
+    if spent > tick_seconds:
+        instruments.overruns.inc()
+    while (left := end - time.monotonic()) > ORDERS_EVERY_SECONDS:
+        await asyncio.sleep(min(left, ORDERS_EVERY_SECONDS))
+        instruments.writes.inc(await controller.orders())
+    await asyncio.sleep(max(0.0, end - time.monotonic()))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Mapping
 from typing import Final
 
@@ -12,6 +13,7 @@ from tidegate.domain.errors import StoreError, StoreRefused
 from tidegate.domain.topology import Topology
 from tidegate.domain.upstream import Upstream, tuned
 from tidegate.runtime import backoff_seconds
+from tidegate.store.nudged import Nudged
 from tidegate.store.ports import Store
 from xds_server.assembly import Assembler
 from xds_server.cache import SnapshotCache
@@ -55,7 +57,9 @@ class Publisher:
         self._sample_ttl_ms, self._resolver, self._picker_away = sample_ttl_ms, resolver, picker_away
         self._clients_hold_state = clients_hold_state
         self._view, self._started_at_ms = StoreView(), clock_ms()
-        self._found_empty = False
+        self._nudged, self._found_empty = Nudged(store), False
+        self._ordered = False
+        self._held_ms: int | None = None
         self._assembler, self._pace = Assembler(), Pace()
         self.desired: Desired | None = None
         self._upstreams: dict[str, Upstream] = {}
@@ -64,16 +68,35 @@ class Publisher:
         self.trouble: str | None = None
 
     async def run(self, tick_ms: int) -> None:
-        """Look every `tick_ms` until cancelled; when the store fails, with backoff up to 2 s."""
+        """Look every `tick_ms`, and at once on a word that something was decided, until cancelled.
+
+        When the store fails, with backoff up to 2 s.
+        """
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._nudged.listen())
+            await self._run(tick_ms / 1000)
+
+    async def _run(self, tick_seconds: float) -> None:
         delays = backoff_seconds()
         while True:
-            failure = await self.tick()
+            end = time.monotonic() + tick_seconds
+            failure = await self.tick() or await self._follow(end)
             if failure is None:
                 delays = backoff_seconds()
-                await asyncio.sleep(tick_ms / 1000)
             else:
                 slow = REFUSED_WAIT_SECONDS if isinstance(failure, StoreRefused) else 0.0
                 await asyncio.sleep(max(slow, next(delays)))
+
+    async def _follow(self, end: float) -> StoreError | None:
+        """Until `end`: serve what operators typed as they type it, and what was held back as it comes due."""
+        while (left := end - time.monotonic()) > 0:
+            held = left if self._held_ms is None else self._held_ms / 1000
+            if await self._nudged.within(min(left, held)):
+                if failure := await self.look_at_orders():
+                    return failure
+            elif held < left:
+                await self._publish()
+        return None
 
     async def tick(self) -> StoreError | None:
         """Look once and serve what changed. The error of a store that failed, which changes nothing served."""
@@ -95,6 +118,19 @@ class Publisher:
             return since_start_ms >= FIRST_LOOK_MS and not self._clients_hold_state()
         lacks = any(not addresses_of(cluster, self._view) for cluster in self._topology.clusters)
         return not (self._found_empty and lacks and self._clients_hold_state()) or since_start_ms >= REFILL_MS
+
+    async def look_at_orders(self) -> StoreError | None:
+        """`tick` of weights and tunables alone, for what an operator typed; the error of a store that failed."""
+        names = [cluster.name for cluster in self._topology.clusters]
+        try:
+            weights, keys = await asyncio.gather(self._store.effective(names), self._store.operator_keys(names, ()))
+        except StoreError as exc:
+            self._tell(str(exc))
+            return exc
+        self._view, self._ordered = self._view.ordered(weights, keys.tunes), True
+        if self.desired is not None:
+            await self._publish()
+        return None
 
     async def picker_changed(self) -> None:
         """Serve what follows from it at once, whatever the store does; called beside `run`."""
@@ -149,10 +185,16 @@ class Publisher:
             upstreams=self._tuned(),
         )
         now_ms = self._clock_ms()
-        if desired != self.desired and self._pace.is_due(self.desired, desired, now_ms):
+        self._held_ms = None
+        if desired != self.desired:
+            held_ms = self._pace.held_ms(self.desired, desired, now_ms, ordered=self._ordered)
+            if held_ms > 0:
+                self._held_ms = held_ms
+                return
             self.desired = desired
             self._pace.took(now_ms)
             self._serve(desired)
+        self._ordered = False
 
     def _tuned(self) -> Mapping[str, Upstream]:
         """The settings of every cluster: those of the file, then `tune`, then `tune:{cluster}`."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tidegate.domain.membership import Membership, Place
 from tidegate.domain.sample import EndpointSample
@@ -44,11 +44,18 @@ class StoreView:
         there = membership.members
         newest = {(s.cluster, s.address): s for s in samples}
         listed = {**self.listed, **{place: s.models for place, s in newest.items() if s.models}}
-        return StoreView(
-            weights={**self.weights, **{cluster: w for cluster, w in weights.items() if w}},
+        return replace(
+            self.ordered(weights, self.tunes if tunes is None else tunes),
             membership=membership,
             samples=newest,
             listed={place: names for place, names in listed.items() if place in there or place in newest},
             read_at_ms=now_ms,
-            tunes=self.tunes if tunes is None or not any(weights.values()) else tunes,
+        )
+
+    def ordered(self, weights: Mapping[str, Mapping[str, int]], tunes: Mapping[str, Mapping[str, str]]) -> StoreView:
+        """This view after a look at weights and tunables alone, under the rules of `updated`."""
+        return replace(
+            self,
+            weights={**self.weights, **{cluster: w for cluster, w in weights.items() if w}},
+            tunes=tunes if any(weights.values()) else self.tunes,
         )

@@ -63,22 +63,25 @@ def reweigh(assignment: Any, cluster: DesiredCluster) -> None:
 class Pace:
     """When a change is worth a push: at most 5 a second, a small one after half a second without any.
 
-    A change of anything but weights, and an endpoint that starts or stops serving, never waits.
+    A change of anything but weights, and an endpoint that starts or stops serving, never waits. An operator's change
+    is never small.
     """
 
     served_at_ms: int | None = None
 
-    def is_due(self, served: Desired | None, desired: Desired, now_ms: int) -> bool:
-        """Whether to serve `desired` in place of `served`, which was served when `took` was last called."""
+    def held_ms(self, served: Desired | None, desired: Desired, now_ms: int, *, ordered: bool = False) -> int:
+        """How long `desired`, which differs from `served`, is still held back; 0: it is due.
+
+        `served` was served when `took` was last called. What an operator `ordered` is worth a push however small.
+        """
         if served is None or self.served_at_ms is None or not differs_in_weights_alone(served, desired):
-            return True
+            return 0
         steps = [step for a, b in zip(served.clusters, desired.clusters, strict=True) for step in _steps(a, b)]
         if any(before.serves != after.serves for before, after in steps):
-            return True
+            return 0
+        big = ordered or any(_is_big(before, after) for before, after in steps)
         age_ms = now_ms - self.served_at_ms
-        if age_ms < 0 or age_ms >= SETTLE_MS:
-            return bool(steps)
-        return age_ms >= LEAST_INTERVAL_MS and any(_is_big(before, after) for before, after in steps)
+        return 0 if age_ms < 0 else max(0, (LEAST_INTERVAL_MS if big else SETTLE_MS) - age_ms)
 
     def took(self, now_ms: int) -> None:
         """Note that something was served."""

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from controller.loop import Controller
+from tests.conftest import until
 from tests.controller.world import TOPOLOGY, A, B, Clock, tick
 from tidegate.domain.errors import StoreUnavailable
 from tidegate.domain.membership import GRACE_MS, MOST_STEP_MS
@@ -254,3 +257,74 @@ async def test_endpoint_of_a_cluster_that_the_file_lacks_is_left_alone(store, co
 async def test_presence_shows_the_controller(store, controller):
     await controller.tick()
     assert "controller" in (await store.present())["controller"]
+
+
+async def heard(store):
+    """How many words `store` passes on while the block runs."""
+    words = []
+
+    async def listen():
+        async for word in store.nudges():
+            words.append(word)  # noqa: PERF401 - the list is read meanwhile
+
+    task = asyncio.create_task(listen())
+    await until(lambda: store._nudged, what="a listener")
+    return words, task
+
+
+async def test_an_order_is_decided_on_without_a_look_at_samples(store, controller, clock):
+    await store.publish(tick(clock(), a=0.4, b=0.5), ttl_ms=TTL)
+    await controller.tick()
+    store.samples = None
+    assert await controller.orders() == 0
+    await store.set_field("weight:phi-3", A, "7")
+    assert await controller.orders() == 1
+    assert await weights(store) == {A: 7, B: 500}
+    assert await controller.orders() == 0
+    await store.clear_field("weight:phi-3", A)
+    assert await controller.orders() == 1
+    assert await weights(store) == {A: 600, B: 500}
+
+
+async def test_orders_before_the_first_look_wait_for_it(store, controller):
+    await store.set_field("weight:phi-3", A, "7")
+    assert await controller.orders() == 0
+
+
+async def test_an_emptied_store_takes_no_order_back(store, controller, clock):
+    await store.publish(tick(clock(), a=0.4, b=0.5), ttl_ms=TTL)
+    await store.set_field("weight:phi-3", A, "7")
+    await controller.tick()
+    controller.store = emptied(store)
+    await controller.orders()
+    assert (await weights(controller.store))[A] == 7
+    assert (await controller.store.operator_keys(["phi-3"], [])).weights == {"phi-3": {A: "7"}}
+
+
+@pytest.mark.parametrize(
+    "key", ["weight:phi-3", "drain:phi-3", "tune:phi-3", "tune"], ids=["weight", "drain", "tunable", "global"]
+)
+async def test_whatever_an_operator_types_is_passed_on_at_once(store, controller, clock, key):
+    await store.publish(tick(clock(), a=0.4, b=0.5), ttl_ms=TTL)
+    await controller.tick()
+    words, listener = await heard(store)
+    await store.set_field(key, A, "7")
+    await controller.orders()
+    await until(lambda: words, what="a word")
+    listener.cancel()
+    await asyncio.gather(listener, return_exceptions=True)
+
+
+async def test_a_replica_that_goes_is_passed_on_and_a_load_that_moves_is_not(store, controller, clock):
+    await store.publish(tick(clock(), a=0.4, b=0.5), ttl_ms=TTL)
+    await controller.tick()
+    words, listener = await heard(store)
+    await store.publish(tick(clock(), seq=2, a=0.8, b=0.5), ttl_ms=TTL)
+    await controller.tick()
+    await asyncio.sleep(0)
+    assert words == []
+    await store.publish(tick(clock(), seq=3, a=Status.UNREACHABLE, b=0.5), ttl_ms=TTL)
+    await controller.tick()
+    await until(lambda: words, what="a word")
+    listener.cancel()
+    await asyncio.gather(listener, return_exceptions=True)

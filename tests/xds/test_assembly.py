@@ -73,27 +73,32 @@ def pace(*served: int, at_ms: int = 0) -> tuple[Pace, Desired]:
 
 
 @pytest.mark.parametrize(
-    ("due", "weight", "now_ms"),
+    ("held_ms", "weight", "now_ms"),
     [
-        (False, 900, LEAST_INTERVAL_MS - 1),
-        (True, 900, LEAST_INTERVAL_MS),
-        (False, 101, SETTLE_MS - 1),
-        (True, 101, SETTLE_MS),
-        (False, 100, SETTLE_MS),
-        (True, 0, 1),
-        (True, 900, -1),
+        (1, 900, LEAST_INTERVAL_MS - 1),
+        (0, 900, LEAST_INTERVAL_MS),
+        (1, 101, SETTLE_MS - 1),
+        (0, 101, SETTLE_MS),
+        (0, 0, 1),
+        (0, 900, -1),
     ],
-    ids=["too soon", "soon enough", "too small", "small, but it has settled", "nothing", "a drain", "a clock set back"],
+    ids=["too soon", "soon enough", "too small", "small, but it has settled", "a drain", "a clock set back"],
 )
-def test_fact_45_a_weight_is_pushed_at_most_five_times_a_second(due: bool, weight: int, now_ms: int) -> None:
+def test_fact_45_a_weight_is_pushed_at_most_five_times_a_second(held_ms: int, weight: int, now_ms: int) -> None:
     one, served = pace(100)
-    assert one.is_due(served, world((endpoint(1, weight),)), now_ms) is due
+    assert one.held_ms(served, world((endpoint(1, weight),)), now_ms) == held_ms
+
+
+@pytest.mark.parametrize("weight", [101, 900])
+def test_an_operators_weight_waits_for_no_more_than_the_pace(weight: int) -> None:
+    one, served = pace(100)
+    assert one.held_ms(served, world((endpoint(1, weight),)), 50, ordered=True) == LEAST_INTERVAL_MS - 50
 
 
 def test_a_replica_that_comes_never_waits() -> None:
     one, served = pace(100)
-    assert one.is_due(served, world((endpoint(1, 100), endpoint(2, 1))), 1)
+    assert one.held_ms(served, world((endpoint(1, 100), endpoint(2, 1))), 1) == 0
 
 
 def test_the_first_state_never_waits() -> None:
-    assert Pace().is_due(None, DESIRED, 0)
+    assert Pace().held_ms(None, DESIRED, 0) == 0

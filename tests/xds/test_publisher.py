@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass, field
 from typing import Any
+from unittest.mock import AsyncMock
 
 import pytest
 from envoy.config.endpoint.v3 import endpoint_pb2
 from prometheus_client import CollectorRegistry
 
+from tests.conftest import until
 from tidegate.domain.errors import StoreUnavailable
 from tidegate.domain.topology import Cluster, Endpoint, Topology
 from tidegate.store.memory import MemoryStore
@@ -19,7 +22,7 @@ from xds_server.metrics import XdsMetrics
 from xds_server.publisher import FIRST_LOOK_MS, Publisher
 from xds_server.resolver import Resolver
 from xds_server.type_urls import ENDPOINT
-from xds_server.weights import SETTLE_MS
+from xds_server.weights import LEAST_INTERVAL_MS, SETTLE_MS
 
 GATEWAY = Gateway(
     listen_host="127.0.0.1",
@@ -96,6 +99,64 @@ async def test_a_small_change_waits_until_it_has_settled(world: World) -> None:
     world.now_ms += 1
     await world.publisher.tick()
     assert world.weights() == [505, 500]
+
+
+async def test_what_an_operator_typed_is_served_at_a_word_and_no_sample_is_read(world: World) -> None:
+    await world.decide(e1=500, e2=500)
+    await world.publisher.tick()
+    world.now_ms += LEAST_INTERVAL_MS
+    await world.decide(e1=505, e2=500)
+    await world.store.set_field("tune:chat", "envoy.retries", "4")
+    read = world.store.samples = AsyncMock()  # type: ignore[method-assign]
+    assert await world.publisher.look_at_orders() is None
+    assert world.weights() == [505, 500]
+    assert world.publisher.desired is not None
+    assert world.publisher.desired.clusters[0].upstream.retries == 4
+    read.assert_not_called()
+
+
+async def test_an_emptied_store_orders_nothing(world: World) -> None:
+    await world.decide(e1=7, e2=500)
+    await world.publisher.tick()
+    world.publisher._store = MemoryStore(lambda: world.now_ms)
+    world.now_ms += LEAST_INTERVAL_MS
+    assert await world.publisher.look_at_orders() is None
+    assert world.weights() == [7, 500]
+
+
+async def test_a_word_ends_the_wait_for_the_next_look(world: World) -> None:
+    await world.decide(e1=500, e2=500)
+    running = asyncio.create_task(world.publisher.run(tick_ms=3_600_000))
+    await until(lambda: world.store._nudged and world.cache.snapshot, what="a publisher that waits")
+    world.now_ms += LEAST_INTERVAL_MS
+    await world.decide(e1=3, e2=500)
+    await world.store.nudge()
+    await until(lambda: world.weights() == [3, 500], what="the weight served")
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+
+
+async def test_what_was_held_back_is_served_when_it_is_due(world: World) -> None:
+    await world.decide(e1=500, e2=500)
+    running = asyncio.create_task(world.publisher.run(tick_ms=3_600_000))
+    await until(lambda: world.store._nudged and world.cache.snapshot, what="a publisher that waits")
+    await world.decide(e1=3, e2=500)
+    await world.store.nudge()
+    await until(lambda: world.publisher._held_ms, what="the weight being held back")
+    assert world.weights() == [500, 500]
+    world.now_ms += LEAST_INTERVAL_MS
+    await until(lambda: world.weights() == [3, 500], what="the weight served")
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+
+
+async def test_a_word_from_a_store_that_fails_changes_nothing(world: World) -> None:
+    await world.decide(e1=500, e2=500)
+    await world.publisher.tick()
+    world.store.available = False
+    assert isinstance(await world.publisher.look_at_orders(), StoreUnavailable)
+    assert world.publisher.trouble is not None
+    assert world.weights() == [500, 500]
 
 
 async def test_fact_11_a_lost_store_changes_nothing(world: World) -> None:

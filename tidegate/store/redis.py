@@ -86,7 +86,7 @@ class RedisStore:
     async def samples(self) -> list[EndpointSample]:
         """Every endpoint of the index that still has a sample; a hash that is not a sample is left out."""
         found = [(cluster, address) for cluster, address, _ in await self.registered()]
-        replies = await self._read([("HGETALL", self._keys.endpoint(*one)) for one in found])
+        replies = await self._hashes([self._keys.endpoint(*one) for one in found])
         decoded = (schema.decode_endpoint(*one, _hash(reply)) for one, reply in zip(found, replies, strict=True))
         return [sample for sample in decoded if sample is not None]
 
@@ -113,7 +113,7 @@ class RedisStore:
         [listed] = await self._read([("ZRANGE", self._keys.nodes, 0, -1)])
         _raise_wrong_type(listed, self._keys.nodes)
         found = [text(raw) for raw in listed]
-        replies = await self._read([("HGETALL", self._keys.node(node)) for node in found])
+        replies = await self._hashes([self._keys.node(node) for node in found])
         decoded = (schema.decode_node(node, _hash(reply)) for node, reply in zip(found, replies, strict=True))
         return [node for node in decoded if node is not None]
 
@@ -165,7 +165,7 @@ class RedisStore:
             + [("tunes", one, schema.tune_key(one)) for one in ("", *clusters)]
             + [("splits", one, schema.split_key(one)) for one in models]
         )
-        replies = await self._read([("HGETALL", self._keys.of(key)) for _, _, key in named])
+        replies = await self._hashes([self._keys.of(key) for _, _, key in named])
         found: dict[str, dict[str, dict[str, str]]] = {kind: {} for kind, _, _ in named}
         broken: dict[str, str] = {}
         for (kind, name, key), reply in zip(named, replies, strict=True):
@@ -217,17 +217,17 @@ class RedisStore:
 
     async def effective(self, clusters: Sequence[str]) -> dict[str, dict[str, int]]:
         """The published weights by cluster and address."""
-        replies = await self._read([("HGETALL", self._keys.effective(one)) for one in clusters])
+        replies = await self._hashes([self._keys.effective(one) for one in clusters])
         return {one: schema.decode_weights(_hash(reply)) for one, reply in zip(clusters, replies, strict=True)}
 
     async def explain(self, clusters: Sequence[str]) -> dict[str, dict[str, dict[str, Any]]]:
         """Why each weight is what it is, by cluster and address."""
-        replies = await self._read([("HGETALL", self._keys.explain(one)) for one in clusters])
+        replies = await self._hashes([self._keys.explain(one) for one in clusters])
         return {one: schema.decode_explain(_hash(reply)) for one, reply in zip(clusters, replies, strict=True)}
 
     async def rejected(self) -> dict[str, str]:
         """Operator key → why it was not accepted."""
-        [reply] = await self._read([("HGETALL", self._keys.rejected)])
+        [reply] = await self._hashes([self._keys.rejected])
         return texts(_hash(reply))
 
     async def events(self, count: int) -> list[Event]:
@@ -303,6 +303,15 @@ class RedisStore:
         """Replies in order; one of WRONGTYPE is handed back as an exception, any other error is raised."""
         return await self._send(commands, atomic=False)
 
+    async def _hashes(self, names: Sequence[str]) -> list[Any]:
+        """The hashes of these names, in one round trip; one of another type is handed back as an exception."""
+        asked: list[Command] = [("HGETALL", name) for name in names]
+        if not self._atomic or not asked:
+            return await self._read(asked)
+        self._refuse_when_closed()
+        replies = self._raise_faults(await self._guard(self._replies(asked)))
+        return [dict(zip(flat[::2], flat[1::2], strict=True)) if isinstance(flat, list) else flat for flat in replies]
+
     async def _write(self, commands: Sequence[Command]) -> list[Any]:
         """Replies in order, all or nothing (not on a Redis Cluster)."""
         replies = await self._send(commands, atomic=self._atomic)
@@ -318,27 +327,34 @@ class RedisStore:
         for command in commands:
             pipeline.execute_command(*command)
         replies: list[Any] = await self._guard(pipeline.execute(raise_on_error=False))
+        return self._raise_faults(replies)
+
+    def _raise_faults(self, replies: list[Any]) -> list[Any]:
         for reply in replies:
             if isinstance(reply, Exception) and not _is_wrong_type(reply):
                 raise self._store_error(reply) from reply
         return replies
 
     async def _exchange(self, transaction: Sequence[Command]) -> list[Any]:
-        """The replies of EXEC. Packed here: redis-py's pipeline takes four times as long, ten times a second a node."""
+        """The replies of EXEC."""
+        replies = await self._replies(transaction)
+        if not isinstance(replies[-1], list):  # EXECABORT says less than the command that was not queued
+            faults = (reply for reply in replies if isinstance(reply, Exception))
+            raise next(faults, ResponseError("the transaction was not carried out"))
+        return replies[-1]
+
+    async def _replies(self, sent: Sequence[Command]) -> list[Any]:
+        """One a command. Packed here: redis-py's pipeline takes four times as long, many times a second."""
         pool = self._client.connection_pool
         connection = await pool.get_connection()
         try:
-            await connection.send_packed_command(commands.packed(transaction))
-            replies = [await _reply_of(connection) for _ in transaction]
+            await connection.send_packed_command(commands.packed(sent))
+            return [await _reply_of(connection) for _ in sent]
         except BaseException:
             await connection.disconnect(nowait=True)
             raise
         finally:
             await pool.release(connection)
-        if not isinstance(replies[-1], list):  # EXECABORT says less than the command that was not queued
-            faults = (reply for reply in replies if isinstance(reply, Exception))
-            raise next(faults, ResponseError("the transaction was not carried out"))
-        return replies[-1]
 
     def _check(self, written: Sequence[Command], replies: Sequence[Any]) -> None:
         """Raise the first error among the replies."""
