@@ -220,6 +220,8 @@ def _sample(node: str, number: int, chance: random.Random) -> EndpointSample:
         prefix_hit_ratio=chance.random(),
         prompt_tokens_total=chance.randrange(1 << 30),
         prompts_total=chance.randrange(1 << 20),
+        generation_tokens_total=chance.randrange(1 << 30),
+        requests_finished_total=chance.randrange(1 << 20),
         models=("phi-3", "microsoft/Phi-3-mini-4k-instruct"),
         precision="fp16",
     )

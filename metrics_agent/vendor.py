@@ -68,7 +68,8 @@ class Vendor:
     product of `blocks` and `block_size` (tokens); `cache_info` tells the same by labels. `latency` and
     `first_token` are histograms in seconds, without their `_bucket`, of whole requests and of the time to the first
     token; `generated` counts output tokens; `prompts` pairs (prompt tokens, prompts), both counted at the same
-    moment of a request; `prefix_cache` pairs (queries, hits); `rejected` counts requests that were not admitted.
+    moment of a request; `finished` pairs (output tokens, requests that ended); `prefix_cache` pairs (queries, hits);
+    `rejected` counts requests that were not admitted.
 
     `repeats` are labels along which series tell one thing again: tensor- and pipeline-parallel ranks share a
     scheduler, processes (`pid`) report the same engine. Their greatest value stands for all. Where `total` is a
@@ -93,6 +94,7 @@ class Vendor:
     first_token: tuple[bytes, ...] = ()
     generated: tuple[Counter, ...] = ()
     prompts: tuple[tuple[Counter, Counter], ...] = ()
+    finished: tuple[tuple[Counter, Counter], ...] = ()
     prefix_cache: tuple[tuple[Counter, Counter], ...] = ()
     rejected: tuple[Counter, ...] = ()
     cache_info: CacheInfo | None = None

@@ -30,6 +30,7 @@ VLLM: Final = Vendor(
     first_token=(b"vllm:time_to_first_token_seconds",),
     generated=(Counter(b"vllm:generation_tokens_total"),),
     prompts=((Counter(b"vllm:prompt_tokens_total"), Counter(b"vllm:time_to_first_token_seconds_count")),),
+    finished=((Counter(b"vllm:generation_tokens_total"), Counter(b"vllm:request_success_total")),),
     prefix_cache=(
         (Counter(b"vllm:prefix_cache_queries_total"), Counter(b"vllm:prefix_cache_hits_total")),
         (Counter(b"vllm:gpu_prefix_cache_queries_total"), Counter(b"vllm:gpu_prefix_cache_hits_total")),
@@ -64,6 +65,10 @@ RAY_VLLM: Final = renamed(
     prompts=(
         (Counter(b"ray_vllm_prompt_tokens_total"), Counter(b"ray_vllm_time_to_first_token_seconds_count")),
         (Counter(b"ray_vllm_prompt_tokens"), Counter(b"ray_vllm_time_to_first_token_seconds_count")),
+    ),
+    finished=(
+        (Counter(b"ray_vllm_generation_tokens_total"), Counter(b"ray_vllm_request_success_total")),
+        (Counter(b"ray_vllm_generation_tokens"), Counter(b"ray_vllm_request_success")),
     ),
     rejected=(Counter(b"ray_vllm_admission_rejections_total"), Counter(b"ray_vllm_admission_rejections")),
 )
@@ -109,6 +114,7 @@ SGLANG: Final = Vendor(
         Counter(b"sglang:generation_tokens_total"),
     ),
     prompts=((Counter(b"sglang:prompt_tokens_total"), Counter(b"sglang:num_requests_total")),),
+    finished=((Counter(b"sglang:generation_tokens_total"), Counter(b"sglang:num_requests_total")),),
     cache_info=CacheInfo(b"sglang:cache_config_info", block_size=("page_size",), blocks="num_pages", tokens=""),
     # Data-parallel ranks have schedulers of their own; tensor-, pipeline-, expert- and context-parallel ones do not.
     repeats=frozenset({"pid", "tp_rank", "pp_rank", "moe_ep_rank", "attn_cp_rank", "cp_rank"}),
@@ -123,6 +129,7 @@ TGI: Final = Vendor(
     latency=(b"tgi_request_duration",),
     generated=(Counter(b"tgi_request_generated_tokens_sum"),),
     prompts=((Counter(b"tgi_request_input_length_sum"), Counter(b"tgi_request_input_length_count")),),
+    finished=((Counter(b"tgi_request_generated_tokens_sum"), Counter(b"tgi_request_generated_tokens_count")),),
     rejected=(Counter(b"tgi_request_failure", where=(b"err", b"overloaded")),),
 )
 
@@ -156,6 +163,7 @@ TRTLLM_SERVE: Final = Vendor(
     first_token=(b"trtllm_time_to_first_token_seconds",),
     generated=(Counter(b"trtllm_generation_tokens_total"),),
     prompts=((Counter(b"trtllm_prompt_tokens_total"), Counter(b"trtllm_request_success_total")),),
+    finished=((Counter(b"trtllm_generation_tokens_total"), Counter(b"trtllm_request_success_total")),),
 )
 
 VENDORS: Final = (VLLM_OMNI, VLLM, SGLANG, TRTLLM_SERVE, TRITON_TRTLLM, TGI, RAY_VLLM)

@@ -63,6 +63,8 @@ class Reading:
     prompt_tokens: int | None = None
     prompts: int | None = None
     rejected: int | None = None
+    generated_tokens: int | None = None
+    finished: int | None = None
     latency: Histograms = field(default_factory=dict)
     first_token: Histograms = field(default_factory=dict)
     generated: Counters = field(default_factory=dict)
@@ -99,6 +101,7 @@ class _Page:
         vendor = self.vendor
         queries, hits = self.pair(vendor.prefix_cache)
         prompt_tokens, prompts = map(_total, self.pair(vendor.prompts))
+        generated_tokens, finished = map(_total, self.pair(vendor.finished))
         block_size, capacity = self.cache()
         awake = self.number(vendor.awake)
         loras, max_loras = _adapters(vendor.adapters, self.found, now_seconds)
@@ -118,6 +121,8 @@ class _Page:
             prompt_tokens=prompt_tokens,
             prompts=prompts,
             rejected=_total(self.counters(vendor.rejected)),
+            generated_tokens=generated_tokens,
+            finished=finished,
             latency=self.histograms(vendor.latency),
             first_token=self.histograms(vendor.first_token),
             generated=self.counters(vendor.generated),

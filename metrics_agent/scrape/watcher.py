@@ -147,6 +147,8 @@ class EngineWatcher:
             prompts_total=reading.prompts,
             ttft_p99_ms=_milliseconds(self._first_token.quantile(now, QUANTILE)),
             admission_rejections_total=reading.rejected,
+            generation_tokens_total=reading.generated_tokens,
+            requests_finished_total=reading.finished,
             loras=reading.loras,
             max_loras=reading.max_loras,
             models=self._served.names or reading.models,

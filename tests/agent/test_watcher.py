@@ -46,7 +46,7 @@ class Time:
         return self.seconds
 
 
-def body(running=2, waiting=1, kv=0.5, tokens=0, fast=0, slow=0, rejected=0):
+def body(running=2, waiting=1, kv=0.5, tokens=0, fast=0, slow=0, rejected=0, finished=0):
     return (
         f"vllm:num_requests_running {running}\nvllm:num_requests_waiting {waiting}\n"
         f"vllm:kv_cache_usage_perc {kv}\nvllm:generation_tokens_total {tokens}\n"
@@ -57,6 +57,7 @@ def body(running=2, waiting=1, kv=0.5, tokens=0, fast=0, slow=0, rejected=0):
         f'vllm:time_to_first_token_seconds_bucket{{le="+Inf"}} {fast + slow}\n'
         'vllm:lora_requests_info{max_lora="2",running_lora_adapters="a",waiting_lora_adapters="b"} 9.0\n'
         f"vllm:admission_rejections_total {rejected}\n"
+        f'vllm:request_success_total{{finished_reason="stop"}} {finished}\n'
         f"vllm:prefix_cache_queries_total {4 * tokens}\nvllm:prefix_cache_hits_total {tokens}\n"
     ).encode()
 
@@ -115,6 +116,12 @@ async def test_sample_names_adapters_and_counts_rejections(watcher, engine):
     await watcher.scrape()
     s = watcher.latest
     assert (s.loras, s.max_loras, s.admission_rejections_total) == (("a", "b"), 2, 7)
+
+
+async def test_sample_counts_what_finished_and_its_tokens(watcher, engine):
+    engine.metrics = body(tokens=500, finished=4)
+    await watcher.scrape()
+    assert (watcher.latest.generation_tokens_total, watcher.latest.requests_finished_total) == (500, 4)
 
 
 async def test_hit_ratio_is_since_the_start_until_prompts_come(watcher, engine, time):

@@ -30,6 +30,8 @@ def endpoint(address: str = "10.0.0.5:8000", **changes: Any) -> EndpointSample:
         "prompts_total": 789,
         "ttft_p99_ms": 95.5,
         "admission_rejections_total": 4,
+        "generation_tokens_total": 98_765,
+        "requests_finished_total": 780,
         "loras": ("sql", "chat"),
         "max_loras": 8,
         "models": ("phi-3", "microsoft/Phi-3-mini-4k-instruct"),

@@ -34,7 +34,8 @@ class EndpointSample:
     `latency_p99_ms` is end to end and `ttft_p99_ms` is to the first token, both over the last minute, as is
     `tokens_per_second`, what the replica generates. `prompt_tokens_total` and `prompts_total` are the engine's
     counters of prompts whose first token is there, `admission_rejections_total` of requests that it would not
-    queue; they begin anew with the engine. `models` are the names that it serves, adapters among them; `loras` are
+    queue, `generation_tokens_total` of tokens generated and `requests_finished_total` of requests that ended, however;
+    they begin anew with the engine. `models` are the names that it serves, adapters among them; `loras` are
     the adapters with requests in flight, of at most `max_loras`. `precision` and `kind` are what its registration
     says. A field that the engine does not tell is None.
     """
@@ -59,6 +60,8 @@ class EndpointSample:
     prompts_total: int | None = None
     ttft_p99_ms: float | None = None
     admission_rejections_total: int | None = None
+    generation_tokens_total: int | None = None
+    requests_finished_total: int | None = None
     loras: tuple[str, ...] = ()
     max_loras: int | None = None
     models: tuple[str, ...] = ()

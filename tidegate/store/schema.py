@@ -17,6 +17,7 @@ from tidegate.domain.sample import EndpointSample, NodeSample, NodeTick
 from tidegate.store.fields import amount, count, gpus, names, ratio, status, text, texts, word
 from tidegate.store.ports import Event, RawOperatorKeys
 
+TUNED: Final = "tuned"
 EVENTS_KEPT: Final = 10_000
 INDEX_KEPT_MS: Final = 3_600_000  # nodes and services leave their index an hour after their last word
 
@@ -47,6 +48,7 @@ class Keys:
                  scale:{cluster}                   hash            desired reason since_ms
                  leader                            string          lease holder and fencing token
                  rejected                          hash            operator key → why
+                 tuned                             hash            operator key → the text in force
                  events                            stream          at_ms who what before after why
                  decided                           channel         an empty message: look at once
     Services:    service:{service}:{instance}      string, expires JSON with beat_at_ms
@@ -90,6 +92,10 @@ class Keys:
     @property
     def rejected(self) -> str:
         return self.of("rejected")
+
+    @property
+    def tuned(self) -> str:
+        return self.of(TUNED)
 
     @property
     def events(self) -> str:
@@ -163,6 +169,8 @@ _ENDPOINT_FIELDS: Final[Mapping[str, Callable[[Any], Any]]] = {
     "prompts_total": count,
     "ttft_p99_ms": amount,
     "admission_rejections_total": count,
+    "generation_tokens_total": count,
+    "requests_finished_total": count,
     "loras": names,
     "max_loras": count,
     "models": names,
@@ -185,7 +193,8 @@ def encode_endpoint(sample: EndpointSample) -> dict[str, str | int | bytes]:
 
     node sampled_at_ms seq status running waiting kv_used_ratio kv_capacity_tokens block_size vram_free_bytes
     vram_total_bytes latency_p99_ms tokens_per_second prefix_hit_ratio prompt_tokens_total prompts_total
-    ttft_p99_ms admission_rejections_total loras (JSON list) max_loras models (JSON list) precision kind
+    ttft_p99_ms admission_rejections_total generation_tokens_total requests_finished_total
+    loras (JSON list) max_loras models (JSON list) precision kind
     """
     known = _known(sample)
     del known["cluster"], known["address"]
@@ -279,6 +288,8 @@ def _plausible(sample: EndpointSample) -> bool:
         and (sample.prompts_total or 0) >= 0
         and (sample.ttft_p99_ms or 0) >= 0
         and (sample.admission_rejections_total or 0) >= 0
+        and (sample.generation_tokens_total or 0) >= 0
+        and (sample.requests_finished_total or 0) >= 0
         and (sample.max_loras or 0) >= 0
     )
 
