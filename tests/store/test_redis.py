@@ -21,6 +21,7 @@ from tests.conftest import RedisServer, accepts, take_free_port, until, wait_unt
 from tests.store.samples import endpoint, tick
 from tidegate.cli.binaries import redis_server_binary
 from tidegate.domain.errors import ConfigError, StoreError, StoreRefused, StoreUnavailable
+from tidegate.domain.operators import FieldChange
 from tidegate.domain.sample import Status
 from tidegate.store.ports import ClusterDecision, Event, RawOperatorKeys
 from tidegate.store.redis import RedisStore
@@ -38,6 +39,8 @@ CALLS: dict[str, Callable[[RedisStore], Any]] = {
     "ticks": lambda store: anext(store.ticks()),
     "operator_keys": lambda store: store.operator_keys(["phi-3"], ["phi-3"]),
     "set_field": lambda store: store.set_field("weight:phi-3", "a:1", "1"),
+    "change_fields": lambda store: store.change_fields([FieldChange(key="weight:phi-3", field="a:1", value="1")], []),
+    "events_after": lambda store: store.events_after(""),
     "clear_field": lambda store: store.clear_field("weight:phi-3", "a:1"),
     "write_decisions": lambda store: store.write_decisions([DECISION], {}, [Event(at_ms=1, who="a", what="b")]),
     "restore": lambda store: store.restore(RawOperatorKeys(weights={"phi-3": {"a:1": "1"}}), {("phi-3", "a:1"): 1}),
@@ -386,7 +389,7 @@ async def test_what_belongs_together_is_one_transaction(own_redis: RedisServer, 
 async def test_operator_keys_are_read_once_each(own_redis: RedisServer) -> None:
     store = RedisStore(own_redis.url, timeout_seconds=PATIENT_SECONDS)
     await store.operator_keys(["phi-3", "sdxl"], ["m"])
-    assert "cmdstat_hgetall:calls=8," in own_redis.cli("INFO", "commandstats")
+    assert "cmdstat_hgetall:calls=9," in own_redis.cli("INFO", "commandstats")
     await store.close()
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, Final
 
+from tidegate.domain.operators import FieldChange
 from tidegate.domain.sample import NodeTick
 from tidegate.store import schema
+from tidegate.store.ports import Event
 
 Command = tuple[str | int | bytes, ...]
 
@@ -51,6 +53,26 @@ def replace(key: str, mapping: Mapping[str, Any], ttl_ms: int | None = None) -> 
         if ttl_ms is not None:
             commands.append(("PEXPIRE", key, ttl_ms))
     return commands
+
+
+_SWAP: Final = """
+if redis.call("HGET", KEYS[1], ARGV[1]) ~= ARGV[2] then return 0 end
+if ARGV[3] then redis.call("HSET", KEYS[1], ARGV[1], ARGV[3]) else redis.call("HDEL", KEYS[1], ARGV[1]) end
+return 1
+"""
+
+
+def change(key: str, wanted: FieldChange) -> Command:
+    """HSET or HDEL; by a script where it depends on the text that is there."""
+    value = () if wanted.value is None else (wanted.value,)
+    if wanted.only_if is not None:
+        return ("EVAL", _SWAP, 1, key, wanted.field, wanted.only_if, *value)
+    return ("HSET", key, wanted.field, *value) if value else ("HDEL", key, wanted.field)
+
+
+def append_event(keys: schema.Keys, event: Event) -> Command:
+    """XADD to the audit log, which keeps about EVENTS_KEPT entries."""
+    return ("XADD", keys.events, "MAXLEN", "~", schema.EVENTS_KEPT, "*", *schema.encode_event(event))
 
 
 def packed(commands: Iterable[Command]) -> bytes:

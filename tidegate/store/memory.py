@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any
 
 from tidegate.domain.errors import StoreUnavailable
+from tidegate.domain.operators import FieldChange
 from tidegate.domain.sample import EndpointSample, NodeSample, NodeTick
 from tidegate.store import schema
 from tidegate.store.ports import ClusterDecision, Event, RawOperatorKeys
@@ -33,6 +34,7 @@ class MemoryStore:
         self._explain: dict[str, dict[str, dict[str, Any]]] = {}
         self._rejected: dict[str, str] = {}
         self._events: deque[Event] = deque(maxlen=schema.EVENTS_KEPT)
+        self._logged = 0
         self._beats: dict[tuple[str, str], tuple[bytes, int]] = {}
         self._readers: set[asyncio.Queue[NodeTick | None]] = set()
         self._nudged: set[asyncio.Queue[bool]] = set()
@@ -100,6 +102,7 @@ class MemoryStore:
             drains=self._named(clusters, schema.drain_key),
             tunes=self._named(("", *clusters), schema.tune_key),
             splits=self._named(models, schema.split_key),
+            tuned=dict(self._hashes.get(schema.TUNED, {})),
         )
 
     def _named(self, names: Sequence[str], key_of: Callable[[str], str]) -> dict[str, dict[str, str]]:
@@ -115,6 +118,25 @@ class MemoryStore:
         self._now()
         return self._hashes.get(key, {}).pop(field, None) is not None
 
+    async def change_fields(self, changes: Sequence[FieldChange], events: Sequence[Event]) -> list[bool]:
+        """Carry out the changes and keep the events."""
+        self._now()
+        self._log(events)
+        return [self._change(change) for change in changes]
+
+    def _change(self, change: FieldChange) -> bool:
+        fields = self._hashes.setdefault(change.key, {})
+        if change.only_if is not None and fields.get(change.field) != change.only_if:
+            return False
+        if change.value is None:
+            return fields.pop(change.field, None) is not None
+        fields[change.field] = change.value
+        return True
+
+    def _log(self, events: Sequence[Event]) -> None:
+        self._events.extend(events)
+        self._logged += len(events)
+
     async def write_decisions(
         self,
         decisions: Sequence[ClusterDecision],
@@ -129,7 +151,7 @@ class MemoryStore:
                 address: schema.from_json(schema.to_json(why)) or {} for address, why in decision.explain.items()
             }
         self._rejected = dict(rejected)
-        self._events.extend(events)
+        self._log(events)
 
     async def restore(self, keys: RawOperatorKeys, heard_ms: Mapping[tuple[str, str], int]) -> None:
         """Write what is missing; what is there stays."""
@@ -157,6 +179,12 @@ class MemoryStore:
         """The newest `count` events, oldest first."""
         self._now()
         return list(self._events)[-count:] if count > 0 else []
+
+    async def events_after(self, mark: str) -> tuple[list[Event], str]:
+        """Events that were logged after as many as `mark` says."""
+        self._now()
+        fresh = min(self._logged - int(mark), len(self._events)) if mark else 0
+        return list(self._events)[len(self._events) - fresh :], str(self._logged)
 
     async def nudge(self) -> None:
         """Hand a word to every reader."""

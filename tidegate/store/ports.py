@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from tidegate.domain.operators import FieldChange
 from tidegate.domain.sample import EndpointSample, NodeSample, NodeTick
 
 
@@ -14,6 +15,7 @@ class RawOperatorKeys:
     """What operators typed, not validated: by cluster, `host:port` → text; `tunes` by scope ("" is global).
 
     `broken` names the keys that hold no hash (somebody did SET weight:phi-3 x) and why; they count as empty.
+    `tuned` are the tunes in force as the controller wrote them: `tune:phi-3 envoy.retries` → text.
     """
 
     weights: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
@@ -21,6 +23,7 @@ class RawOperatorKeys:
     tunes: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     splits: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     broken: Mapping[str, str] = field(default_factory=dict)
+    tuned: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +98,12 @@ class OperatorKeys(Protocol):
     async def clear_field(self, key: str, field: str) -> bool:
         """HDEL on a prefixed operator key; True when the field was there."""
 
+    async def change_fields(self, changes: Sequence[FieldChange], events: Sequence[Event]) -> list[bool]:
+        """Carry out all changes and append the events, atomically; whether each change did anything.
+
+        One with `only_if` does nothing where the field holds another text; the events are appended all the same.
+        """
+
 
 class DecisionLog(Protocol):
     """The controller writes here; xds_server, ext_proc and status read."""
@@ -121,6 +130,9 @@ class DecisionLog(Protocol):
 
     async def events(self, count: int) -> list[Event]:
         """The newest `count` events, oldest first."""
+
+    async def events_after(self, mark: str) -> tuple[list[Event], str]:
+        """Events that came after `mark`, oldest first, and the mark for the next call; "" is the present."""
 
 
 class Nudges(Protocol):

@@ -27,6 +27,7 @@ from redis.exceptions import (
 )
 
 from tidegate.domain.errors import ConfigError, StoreError, StoreRefused, StoreUnavailable
+from tidegate.domain.operators import FieldChange
 from tidegate.domain.sample import EndpointSample, NodeSample, NodeTick
 from tidegate.settings.redis_url import CLUSTER_SCHEME, SENTINEL_SCHEME, RedisUrl, parse_redis_url
 from tidegate.store import commands, schema
@@ -165,7 +166,7 @@ class RedisStore:
             + [("tunes", one, schema.tune_key(one)) for one in ("", *clusters)]
             + [("splits", one, schema.split_key(one)) for one in models]
         )
-        replies = await self._hashes([self._keys.of(key) for _, _, key in named])
+        *replies, tuned = await self._hashes([*(self._keys.of(key) for _, _, key in named), self._keys.tuned])
         found: dict[str, dict[str, dict[str, str]]] = {kind: {} for kind, _, _ in named}
         broken: dict[str, str] = {}
         for (kind, name, key), reply in zip(named, replies, strict=True):
@@ -173,7 +174,7 @@ class RedisStore:
                 broken[key] = f"is not a hash; remove it with DEL {self._keys.of(key)}"
             elif reply:
                 found[kind][name] = texts(reply)
-        return RawOperatorKeys(**found, broken=broken)
+        return RawOperatorKeys(**found, broken=broken, tuned=texts(_hash(tuned)))
 
     async def set_field(self, key: str, field: str, value: str) -> None:
         """HSET on `{prefix}:{key}`. Raises StoreRefused when the key holds something that is no hash."""
@@ -183,6 +184,16 @@ class RedisStore:
         """HDEL on `{prefix}:{key}`; True when the field was there."""
         [removed] = await self._write([("HDEL", self._keys.of(key), field)])
         return bool(removed)
+
+    async def change_fields(self, changes: Sequence[FieldChange], events: Sequence[Event]) -> list[bool]:
+        """One MULTI. What depends on the text that is there is a script, so that nobody writes in between."""
+        written = [commands.change(self._keys.of(change.key), change) for change in changes]
+        written += [commands.append_event(self._keys, event) for event in events]
+        replies = await self._write(written)
+        return [
+            bool(reply) or (change.only_if is None and change.value is not None)
+            for change, reply in zip(changes, replies, strict=False)
+        ]
 
     # --- decisions ------------------------------------------------------------------------------------------
 
@@ -199,8 +210,7 @@ class RedisStore:
             written += commands.replace(self._keys.effective(decision.cluster), decision.effective)
             written += commands.replace(self._keys.explain(decision.cluster), explain)
         written += commands.replace(self._keys.rejected, rejected)
-        cap: Command = ("XADD", self._keys.events, "MAXLEN", "~", schema.EVENTS_KEPT, "*")
-        written += [(*cap, *schema.encode_event(event)) for event in events]
+        written += [commands.append_event(self._keys, event) for event in events]
         await self._write(written)
 
     async def restore(self, keys: RawOperatorKeys, heard_ms: Mapping[tuple[str, str], int]) -> None:
@@ -237,6 +247,16 @@ class RedisStore:
         [entries] = await self._read([("XREVRANGE", self._keys.events, "+", "-", "COUNT", count)])
         _raise_wrong_type(entries, self._keys.events)
         return [schema.decode_event(said) for _, said in reversed(entries) if said]
+
+    async def events_after(self, mark: str) -> tuple[list[Event], str]:
+        """Entries after the identifier `mark`; "" is that of the newest entry."""
+        if not mark:
+            [entries] = await self._read([("XREVRANGE", self._keys.events, "+", "-", "COUNT", 1)])
+            _raise_wrong_type(entries, self._keys.events)
+            return [], text(entries[0][0]) if entries else "0-0"
+        [entries] = await self._read([("XRANGE", self._keys.events, f"({mark}", "+")])
+        _raise_wrong_type(entries, self._keys.events)
+        return [schema.decode_event(said) for _, said in entries if said], text(entries[-1][0]) if entries else mark
 
     async def nudge(self) -> None:
         """PUBLISH on `decided`."""
@@ -316,7 +336,7 @@ class RedisStore:
         """Replies in order, all or nothing (not on a Redis Cluster)."""
         replies = await self._send(commands, atomic=self._atomic)
         for command, reply in zip(commands, replies, strict=True):
-            _raise_wrong_type(reply, str(command[1]))
+            _raise_wrong_type(reply, str(command[3] if command[0] == "EVAL" else command[1]))
         return replies
 
     async def _send(self, commands: Sequence[Command], *, atomic: bool) -> list[Any]:
