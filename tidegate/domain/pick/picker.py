@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from operator import add
 from typing import Final
 
@@ -94,12 +94,22 @@ class ClusterPicker:
         for name in sample.loras:
             replica.adapters[name] = None
 
-    def pick(self, work: Work, now_ms: float, *, hold_seconds: float | None = None) -> Pick:
+    def pick(
+        self,
+        work: Work,
+        now_ms: float,
+        *,
+        hold_seconds: float | None = None,
+        among: Collection[str] | None = None,
+    ) -> Pick:
         """Up to two replicas for the request, best first, or why there are none.
 
         `hold_seconds` (None: the setting) answers FULL also where every replica that fits would make it wait longer.
+        `among` are addresses: while any of those serves, no other is chosen.
         """
         usable = self._usable(now_ms)
+        if among is not None:
+            usable = [replica for replica in usable if replica.address in among] or usable
         if not usable:
             closed = all(replica.closed(now_ms) for replica in self._replicas.values())
             return Pick(Verdict.CLOSED if closed else Verdict.UNKNOWN)
