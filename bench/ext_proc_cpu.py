@@ -14,7 +14,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import grpc
@@ -32,6 +32,7 @@ from ext_proc.route import Routes
 from ext_proc.session import Session
 from ext_proc.tokens import TokenBook
 from ext_proc.transport.grpcio import GrpcioServer
+from ext_proc.transport.wire import WireServer
 from ext_proc.view import FleetView
 from tidegate.domain.sample import EndpointSample, Status
 from tidegate.domain.topology import Cluster, Endpoint, Topology
@@ -43,13 +44,14 @@ REQUESTS = 4000
 ROUNDS = 5
 TARGET_RATIO = 1.4
 ADDRESSES = [f"10.0.0.{n}:8000" for n in range(1, 9)]
-SERVERS = ("bare grpc.aio", "tidegate ext_proc")
+SERVERS = ("bare grpc.aio", "tidegate ext_proc", "tidegate ext_proc, wire", "bare wire")
 
 
 def measure(requests: int = REQUESTS, rounds: int = ROUNDS) -> list[dict[str, Any]]:
     """Rows of {name, connections, body_bytes, rps, cpu_us, ratio}, one a server; `ratio` is to the bare one."""
-    with _server(SERVERS[0]) as bare, _server(SERVERS[1]) as ours:
-        spent = asyncio.run(_alternate([bare, ours], requests, rounds))
+    with ExitStack() as stack:
+        servers = [stack.enter_context(_server(name)) for name in SERVERS]
+        spent = asyncio.run(_alternate(servers, requests, rounds))
     base = spent[0][0]
     return [
         {
@@ -118,11 +120,15 @@ async def _serve(name: str) -> None:
         port = server.add_insecure_port("127.0.0.1:0")
         await server.start()
         print(f"127.0.0.1:{port}", flush=True)
+    elif name == SERVERS[3]:
+        wire, work = WireServer(_Fixed, Health(), metrics, max_body_bytes=1 << 25), None
+        print(await wire.start("127.0.0.1:0"), flush=True)
     else:
         view = FleetView(_topology(), 3000)
         routes = Routes(_topology(), view.cluster_listing, tokens.ratio_of)
         decide = Decider(routes, view, tokens, metrics, max_request_bytes=1 << 25, clock=now_ms).decide
-        ours = GrpcioServer(lambda: Session(decide), Health(), metrics, max_body_bytes=1 << 25)
+        transport = GrpcioServer if name == SERVERS[1] else WireServer
+        ours = transport(lambda: Session(decide), Health(), metrics, max_body_bytes=1 << 25)
         work = asyncio.create_task(_keep_sampled(view))
         print(await ours.start("127.0.0.1:0"), flush=True)
     await asyncio.Event().wait()
@@ -151,6 +157,15 @@ def _sample(address: str) -> EndpointSample:
         running=4,
         waiting=0,
     )
+
+
+class _Fixed:
+    """A session that answers any message with the same bytes."""
+
+    _ANSWER = routed(MODEL, (ADDRESSES[0], ADDRESSES[1]))
+
+    def handle(self, _: bytes) -> bytes:
+        return self._ANSWER
 
 
 class _Bare(grpc.GenericRpcHandler):

@@ -1,0 +1,279 @@
+"""gRPC over HTTP/2, server side, without sockets: calls of one connection, their messages and how they end.
+
+    request   HEADERS :path, content-type, grpc-timeout?   DATA { flag, length, message }…   END_STREAM
+    response  HEADERS :status 200                          DATA { 0, length, message }…      HEADERS grpc-status
+
+Source: gRPC's "PROTOCOL-HTTP2.md". Compressed messages are not taken; none are sent.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from struct import Struct
+from typing import Final, Protocol
+from urllib.parse import quote
+
+from grpc import StatusCode
+
+from ext_proc.transport.http2.connection import Connection
+from ext_proc.transport.http2.frames import ErrorCode
+from ext_proc.transport.http2.stream import Stream
+
+_PREFIX: Final = Struct(">BI")
+_PREFIX_BYTES: Final = 5
+
+
+def _field(name: bytes, value: bytes) -> bytes:
+    """A literal field without indexing, new name (RFC 7541, section 6.2.2)."""
+    return b"\x00" + _length(name) + name + _length(value) + value
+
+
+def _length(text: bytes) -> bytes:
+    """The prefix of a string literal without Huffman code (RFC 7541, sections 5.1 and 5.2)."""
+    rest = len(text) - 127
+    if rest < 0:
+        return bytes((len(text),))
+    more = bytearray(b"\x7f")
+    while rest >= 128:
+        more.append(rest & 0x7F | 0x80)
+        rest >>= 7
+    return bytes(more + bytes((rest,)))
+
+
+_OK_HEADERS: Final = b"\x88" + _field(b"content-type", b"application/grpc")  # 0x88: `:status 200` of the static table
+_OK_TRAILERS: Final = _field(b"grpc-status", b"0")
+_NOT_GRPC: Final = b"\x08\x03415"  # `:status 415`: name 8 of the static table, literal value
+
+_TIMEOUT: Final = re.compile(rb"([0-9]{1,8})([HMSmun])")
+_SECONDS: Final = {b"H": 3600.0, b"M": 60.0, b"S": 1.0, b"m": 1e-3, b"u": 1e-6, b"n": 1e-9}
+_MOST_MESSAGE_CHARACTERS: Final = 100
+
+
+class Method(Protocol):
+    """One call of one method, told what its client does. It answers through the `Call` that it was made with."""
+
+    def message(self, data: bytes | memoryview) -> None:
+        """A message came. A memoryview is valid until this returns."""
+
+    def half_closed(self) -> None:
+        """No further message comes."""
+
+    def gone(self) -> None:
+        """The client left, or the connection did: nothing can be answered."""
+
+
+class Call:
+    """A call's way to its client."""
+
+    __slots__ = ("_began", "_connection", "done", "flush", "method", "reading", "stream")
+
+    def __init__(self, connection: Connection, stream: Stream, flush: Callable[[], None]) -> None:
+        """`flush` puts what was sent on the wire; whoever answers outside of `Method.message` calls it."""
+        self._connection, self.stream, self.flush = connection, stream, flush
+        self._began = self.done = False
+        self.method: Method | None = None
+        self.reading = _Reading()
+
+    def send(self, message: bytes) -> None:
+        """One message. Nothing happens when the call is over."""
+        if self.done:
+            return
+        connection, stream = self._connection, self.stream
+        if not self._began:
+            self._began = True
+            connection.send_headers(stream, _OK_HEADERS)
+        connection.send_data(stream, _PREFIX.pack(0, len(message)) + message)
+
+    def finish(self, status: StatusCode = StatusCode.OK, why: str = "") -> None:
+        """End the call. A second end is none."""
+        if self.done:
+            return
+        self.done = True
+        trailers = _OK_TRAILERS if status is StatusCode.OK else _trailers(status, why)
+        block = trailers if self._began else _OK_HEADERS + trailers
+        self._connection.send_headers(self.stream, block, end=True)
+
+
+class _Reading:
+    """The messages of a request's body, as its parts come in."""
+
+    __slots__ = ("chunks", "have", "need")
+
+    def __init__(self) -> None:
+        self.chunks: list[memoryview | bytes] = []
+        self.have = 0
+        self.need = _PREFIX_BYTES
+
+
+NewMethod = Callable[[Call], Method]
+
+
+class Calls:
+    """The calls of one connection: what the HTTP/2 connection tells its handler, as messages.
+
+    `methods` maps a path to what answers it; any other is UNIMPLEMENTED. A message over `max_message_bytes` is
+    RESOURCE_EXHAUSTED. `max_buffered_bytes` bounds what all unfinished messages of the connection hold; past it a
+    stream ends with ENHANCE_YOUR_CALM. `after(seconds, callback)` runs a callback later and returns what cancels it;
+    `flush` writes what is due.
+    """
+
+    def __init__(
+        self,
+        methods: Mapping[bytes, NewMethod],
+        after: Callable[[float, Callable[[], None]], Callable[[], object]],
+        flush: Callable[[], None],
+        *,
+        max_message_bytes: int,
+        max_buffered_bytes: int,
+    ) -> None:
+        self._methods, self._after, self._flush = methods, after, flush
+        self._max_message, self._max_buffered = max_message_bytes, max_buffered_bytes
+        self._buffered = 0
+        self._deadlines: dict[int, Callable[[], object]] = {}
+        self.connection: Connection | None = None
+
+    # http2.Handler
+
+    def opened(self, stream: Stream) -> None:
+        """A call begins."""
+        assert self.connection is not None
+        call = stream.call = Call(self.connection, stream, self._flush)
+        request = stream.request
+        new = self._methods.get(request.path)
+        if not request.fields.get(b"content-type", b"").startswith(b"application/grpc"):
+            call.done = True
+            self.connection.send_headers(stream, _NOT_GRPC, end=True)
+        elif request.method != b"POST" or new is None:
+            call.finish(StatusCode.UNIMPLEMENTED, "unknown method")
+        else:
+            call.method = new(call)
+            if (timeout := request.fields.get(b"grpc-timeout")) is not None:
+                self._deadline(call, timeout)
+
+    def data(self, stream: Stream, chunk: memoryview) -> None:
+        """Bytes of the call's messages."""
+        call: Call = stream.call
+        if call.done or call.method is None:
+            return
+        reading = call.reading
+        if not reading.have and self._whole(call, chunk):
+            return
+        reading.chunks.append(chunk)
+        reading.have += len(chunk)
+        self._buffered += len(chunk)
+        if reading.have >= reading.need:
+            self._take_messages(call)
+        if self._buffered > self._max_buffered and not call.done:
+            self._give_up(call)
+
+    def ended(self, stream: Stream) -> None:
+        """The client half-closed."""
+        call: Call = stream.call
+        if call.done or call.method is None:
+            return
+        if call.reading.have:
+            self._end(call, StatusCode.INTERNAL, "the stream ended inside a message")
+        else:
+            call.method.half_closed()
+
+    def gone(self, stream: Stream) -> None:
+        """The client reset the stream, or the connection is over."""
+        call: Call | None = stream.call
+        if call is None or call.done:
+            self._forget(stream)
+            return
+        call.done = True
+        self._forget(stream)
+        if call.method is not None:
+            call.method.gone()
+
+    # Messages.
+
+    def _whole(self, call: Call, chunk: memoryview) -> bool:
+        """The usual case: one message in one piece, passed on without a copy."""
+        if len(chunk) < _PREFIX_BYTES:
+            return False
+        compressed, length = _PREFIX.unpack_from(chunk)
+        if compressed or len(chunk) != length + _PREFIX_BYTES or length > self._max_message:
+            return False
+        assert call.method is not None
+        call.method.message(chunk[_PREFIX_BYTES:])
+        self._forget_if_done(call)
+        return True
+
+    def _take_messages(self, call: Call) -> None:
+        """Pass on every whole message of what was read, and keep the rest."""
+        reading = call.reading
+        data = reading.chunks[0] if len(reading.chunks) == 1 else memoryview(b"".join(reading.chunks))
+        view = memoryview(data)
+        position = 0
+        while not call.done and len(view) - position >= _PREFIX_BYTES:
+            compressed, length = _PREFIX.unpack_from(view, position)
+            if compressed:
+                self._end(call, StatusCode.UNIMPLEMENTED, "compressed messages are not taken")
+            elif length > self._max_message:
+                self._end(call, StatusCode.RESOURCE_EXHAUSTED, f"a message of {length} bytes")
+            elif len(view) - position - _PREFIX_BYTES < length:
+                reading.need = length + _PREFIX_BYTES
+                break
+            else:
+                begin = position + _PREFIX_BYTES
+                position = begin + length
+                assert call.method is not None
+                call.method.message(view[begin:position])
+        self._keep(reading, view[position:])
+        self._forget_if_done(call)
+
+    def _keep(self, reading: _Reading, rest: memoryview) -> None:
+        self._buffered += len(rest) - reading.have
+        reading.have = len(rest)
+        reading.chunks = [rest] if len(rest) else []
+        if len(rest) < _PREFIX_BYTES:
+            reading.need = _PREFIX_BYTES
+
+    def _give_up(self, call: Call) -> None:
+        """Too much is held: the stream that brought the last of it goes."""
+        assert self.connection is not None
+        self.connection.reset(call.stream, ErrorCode.ENHANCE_YOUR_CALM)
+        self.gone(call.stream)
+
+    # Ends.
+
+    def _end(self, call: Call, status: StatusCode, why: str) -> None:
+        call.finish(status, why)
+        self._forget(call.stream)
+        if call.method is not None:
+            call.method.gone()
+
+    def _deadline(self, call: Call, timeout: bytes) -> None:
+        found = _TIMEOUT.fullmatch(timeout)
+        if found is None:
+            self._end(call, StatusCode.INTERNAL, "grpc-timeout is none")
+            return
+        seconds = int(found[1]) * _SECONDS[found[2]]
+        passed = lambda: self._passed(call)  # noqa: E731 - one word for what the timer does
+        self._deadlines[call.stream.id] = self._after(seconds, passed)
+
+    def _passed(self, call: Call) -> None:
+        if not call.done:
+            self._end(call, StatusCode.DEADLINE_EXCEEDED, "deadline exceeded")
+            call.flush()
+
+    def _forget_if_done(self, call: Call) -> None:
+        if call.done:
+            self._forget(call.stream)
+
+    def _forget(self, stream: Stream) -> None:
+        if self._deadlines and (cancel := self._deadlines.pop(stream.id, None)) is not None:
+            cancel()
+        call: Call | None = stream.call
+        if call is not None and call.reading.have:
+            self._keep(call.reading, memoryview(b""))
+
+
+def _trailers(status: StatusCode, why: str) -> bytes:
+    """`grpc-message` is percent-encoded UTF-8."""
+    number = str(status.value[0]).encode()
+    text = quote(why[:_MOST_MESSAGE_CHARACTERS], safe=" !#$&'()*+,/:;=?@[]", errors="replace")
+    return _field(b"grpc-status", number) + (_field(b"grpc-message", text.encode()) if text else b"")

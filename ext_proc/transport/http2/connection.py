@@ -1,0 +1,545 @@
+"""One client's connection: frames in, what they mean to the handler, frames out.
+
+The hot path is HEADERS and DATA; every other type has its own small handler. A DATA frame is passed on as it comes
+in, without waiting for its end, so that a body is not copied here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final, Protocol
+
+from ext_proc.transport.http2 import frames
+from ext_proc.transport.http2.frames import (
+    ACK,
+    CONTINUATION,
+    DATA,
+    END_HEADERS,
+    END_STREAM,
+    FIRST_WINDOW,
+    FRAME_HEADER,
+    HEADER_BYTES,
+    HEADERS,
+    LARGEST_WINDOW,
+    LEAST_MAX_FRAME,
+    MOST_MAX_FRAME,
+    PADDED,
+    PREFACE,
+    PRIORITY_FLAG,
+    SETTINGS,
+    WINDOW_UPDATE,
+    ErrorCode,
+    Http2ConnectionError,
+    Http2StreamError,
+    Setting,
+)
+from ext_proc.transport.http2.headers import HeaderReader, MalformedError
+from ext_proc.transport.http2.limits import Bucket, Limits
+from ext_proc.transport.http2.sending import Sender
+from ext_proc.transport.http2.stream import Stream
+
+_STREAM_BITS: Final = 0x7FFF_FFFF
+_MOST_REMEMBERED: Final = 1024
+_DEFAULTS: Final = Limits()
+
+
+class Handler(Protocol):
+    """Who answers requests. Called while bytes are received; calls back `Connection.send_*` and `reset`."""
+
+    def opened(self, stream: Stream) -> None:
+        """A request began; its header section is `stream.request`."""
+
+    def data(self, stream: Stream, chunk: memoryview) -> None:
+        """A part of its body."""
+
+    def ended(self, stream: Stream) -> None:
+        """Its body is whole."""
+
+    def gone(self, stream: Stream) -> None:
+        """The stream is over before it was answered to its end: nothing may be sent on it any more."""
+
+
+class Connection:
+    """The server side of one connection. `now` is in seconds, of a clock that only goes forward."""
+
+    def __init__(self, handler: Handler, limits: Limits = _DEFAULTS) -> None:
+        self.sender = Sender()
+        self.streams: dict[int, Stream] = {}
+        self.closed = False
+        self.settings_acknowledged = False
+        self.fault: Http2ConnectionError | None = None
+        self._handler, self._limits = handler, limits
+        self._rest = b""
+        self._began = self._saw_settings = False
+        self._headers = HeaderReader(limits.max_header_list_bytes)
+        self._block: _Block | None = None
+        self._data: _Data | None = None
+        self._highest = 0
+        self._last_accepted = LARGEST_WINDOW
+        self._reset_by_us: dict[int, None] = {}
+        self._window = limits.connection_window_bytes
+        self._idle = Bucket(limits.idle_frames, limits.idle_frames_per_second)
+        self._resets = Bucket(limits.resets, limits.resets_per_second)
+        self._now = 0.0
+        self._handlers: Mapping[int, Callable[[int, int, memoryview], None]] = {
+            DATA: self._padded_data,
+            HEADERS: self._on_headers,
+            frames.PRIORITY: self._on_priority,
+            frames.RST_STREAM: self._on_reset,
+            SETTINGS: self._on_settings,
+            frames.PUSH_PROMISE: self._on_push_promise,
+            frames.PING: self._on_ping,
+            frames.GOAWAY: self._on_goaway,
+            WINDOW_UPDATE: self._on_window_update,
+            CONTINUATION: self._on_continuation,
+        }
+        self._greet()
+
+    # What the transport calls.
+
+    def receive(self, data: bytes, now: float) -> None:
+        """Bytes of the client. Afterwards `sender.take()` may have something, and `closed` may be set."""
+        if self.closed:
+            return
+        self._now = now
+        try:
+            self._receive(self._rest + data if self._rest else data)
+        except Http2ConnectionError as exc:
+            self.close(exc)
+
+    def lost(self) -> None:
+        """The client is gone: every stream is over."""
+        self.closed = True
+        streams, self.streams = tuple(self.streams.values()), {}
+        for stream in streams:
+            self.sender.forget(stream)
+            self._handler.gone(stream)
+
+    def close(self, fault: Http2ConnectionError) -> None:
+        """End the connection with GOAWAY; every stream is over."""
+        if not self.closed:
+            self.fault = fault
+            self.sender.write(frames.goaway(self._highest, fault.code, str(fault)))
+            self.lost()
+
+    def drain(self) -> None:
+        """Announce the end: streams that are under way, or on the line, are still served (section 6.8)."""
+        self.sender.write(frames.goaway(LARGEST_WINDOW, ErrorCode.NO_ERROR, "draining"))
+
+    def refuse_more(self) -> None:
+        """From here on no stream is accepted; those that are open go on."""
+        if self._last_accepted == LARGEST_WINDOW and not self.closed:
+            self._last_accepted = self._highest
+            self.sender.write(frames.goaway(self._highest, ErrorCode.NO_ERROR, "draining"))
+
+    # What the handler calls.
+
+    def send_headers(self, stream: Stream, block: bytes, *, end: bool = False) -> None:
+        """A header section or, with `end`, trailers."""
+        self.sender.headers(stream, block, end=end)
+        if end:
+            self._answered(stream)
+
+    def send_data(self, stream: Stream, data: bytes) -> None:
+        """A part of the answer's body."""
+        self.sender.data(stream, data)
+
+    def reset(self, stream: Stream, code: ErrorCode) -> None:
+        """End a stream from here. The handler is not told."""
+        if self.streams.pop(stream.id, None) is not None:
+            self.sender.forget(stream)
+            self._remember(stream.id)
+            self.sender.write(frames.reset(stream.id, code))
+
+    # Sending.
+
+    def _greet(self) -> None:
+        limits = self._limits
+        self.sender.write(
+            frames.settings(
+                {
+                    Setting.MAX_CONCURRENT_STREAMS: limits.max_concurrent_streams,
+                    Setting.INITIAL_WINDOW_SIZE: limits.stream_window_bytes,
+                    Setting.MAX_FRAME_SIZE: limits.max_frame_bytes,
+                    Setting.MAX_HEADER_LIST_SIZE: limits.max_header_list_bytes,
+                }
+            )
+            + frames.window_update(0, limits.connection_window_bytes - FIRST_WINDOW)
+        )
+
+    def _answered(self, stream: Stream) -> None:
+        """Our END_STREAM is sent, or waits behind data that no window lets out yet."""
+        if stream.pending:
+            stream.closes = True
+            return
+        self._finished(stream)
+
+    def _finished(self, stream: Stream) -> None:
+        if self.streams.pop(stream.id, None) is None:
+            return
+        if not stream.ended_by_peer:  # section 8.1: the answer is whole, the rest of the request is not wanted
+            self._remember(stream.id)
+            self.sender.write(frames.reset(stream.id, ErrorCode.NO_ERROR))
+
+    def _remember(self, stream_id: int) -> None:
+        """Frames that the client sent before it heard of our reset are ignored."""
+        self._reset_by_us[stream_id] = None
+        if len(self._reset_by_us) > _MOST_REMEMBERED:
+            del self._reset_by_us[next(iter(self._reset_by_us))]
+
+    # Receiving.
+
+    def _receive(self, data: bytes) -> None:
+        position = 0 if self._began else self._preface(data)
+        if position is None:
+            return
+        end, most = len(data), self._limits.max_frame_bytes
+        view = memoryview(data)
+        while not self.closed:
+            if self._data is not None:
+                position = self._more_data(view, position)
+                if self._data is not None:
+                    break
+            if end - position < HEADER_BYTES:
+                break
+            high, low, kind, flags, stream_id = FRAME_HEADER.unpack_from(data, position)
+            length = high << 8 | low
+            if length > most:
+                raise Http2ConnectionError(ErrorCode.FRAME_SIZE_ERROR, f"a frame of {length} bytes")
+            if kind == DATA and not flags & PADDED:
+                self._expected(kind)
+                self._begin_data(stream_id & _STREAM_BITS, flags, length)
+                position += HEADER_BYTES
+                continue
+            begin = position + HEADER_BYTES
+            if end - begin < length:
+                break
+            position = begin + length
+            self._frame(kind, flags, stream_id & _STREAM_BITS, view[begin:position])
+        self._rest = data[position:] if position < end else b""
+
+    def _preface(self, data: bytes) -> int | None:
+        if not PREFACE.startswith(data[: len(PREFACE)]):
+            raise Http2ConnectionError(ErrorCode.PROTOCOL_ERROR, "not the preface of HTTP/2")
+        if len(data) < len(PREFACE):
+            self._rest = data
+            return None
+        self._began = True
+        return len(PREFACE)
+
+    def _frame(self, kind: int, flags: int, stream_id: int, payload: memoryview) -> None:
+        self._expected(kind)
+        handler = self._handlers.get(kind)
+        if handler is None:  # section 4.1: a type that nobody knows is ignored
+            self._costs(1.0)
+            return
+        try:
+            handler(stream_id, flags, payload)
+        except Http2StreamError as exc:
+            self._fail(exc)
+
+    def _expected(self, kind: int) -> None:
+        if self._block is not None and kind != CONTINUATION:
+            raise Http2ConnectionError(ErrorCode.PROTOCOL_ERROR, "a frame inside a header block")
+        if not self._saw_settings and kind != SETTINGS:
+            raise Http2ConnectionError(ErrorCode.PROTOCOL_ERROR, "the first frame is not SETTINGS")
+
+    def _fail(self, fault: Http2StreamError) -> None:
+        stream = self.streams.pop(fault.stream_id, None)
+        self._costs(1.0)
+        self._remember(fault.stream_id)
+        self.sender.write(frames.reset(fault.stream_id, fault.code))
+        if stream is not None:
+            self.sender.forget(stream)
+            self._handler.gone(stream)
+
+    def _costs(self, cost: float) -> None:
+        if not self._idle.take(self._now, cost):
+            raise Http2ConnectionError(ErrorCode.ENHANCE_YOUR_CALM, "too many frames that ask for nothing")
+
+    # DATA (6.1)
+
+    def _begin_data(self, stream_id: int, flags: int, length: int) -> None:
+        """A DATA frame starts. One for a stream that is not open is read and dropped; its bytes count (section 5.2)."""
+        self._take_window(length)
+        stream = self._receiving(stream_id)
+        if stream is not None:
+            try:
+                self._admit_data(stream, flags, length)
+            except Http2StreamError as exc:
+                self._fail(exc)
+                stream = None
+        if not length and not flags & END_STREAM:
+            self._costs(1.0)
+        self._data = _Data(stream, length, bool(flags & END_STREAM))
+
+    def _receiving(self, stream_id: int) -> Stream | None:
+        stream = self.streams.get(stream_id)
+        if stream is not None and not stream.ended_by_peer:
+            return stream
+        self._must_not_be_idle(stream_id, "DATA")
+        if stream_id not in self._reset_by_us:
+            self._fail(Http2StreamError(stream_id, ErrorCode.STREAM_CLOSED, "DATA on a closed stream"))
+        return None
+
+    def _admit_data(self, stream: Stream, flags: int, length: int) -> None:
+        """Bounds of the stream: its window, and the length that its header section announced (8.1.1)."""
+        stream.window -= length
+        stream.received += length
+        if stream.window < 0:
+            raise Http2StreamError(stream.id, ErrorCode.FLOW_CONTROL_ERROR, "more data than the window")
+        announced = stream.announced
+        if announced is not None:
+            short = bool(flags & END_STREAM) and stream.received < announced
+            if stream.received > announced or short:
+                raise Http2StreamError(stream.id, ErrorCode.PROTOCOL_ERROR, "content-length is another")
+
+    def _more_data(self, view: memoryview, position: int) -> int:
+        """Pass on what there is of the DATA frame under way; the position behind it."""
+        data = self._data
+        assert data is not None
+        until = min(len(view), position + data.left)
+        data.left -= until - position
+        stream = data.stream
+        if stream is not None and until > position and stream.id in self.streams:
+            self._handler.data(stream, view[position:until])
+        if not data.left:
+            self._data = None
+            if stream is not None and stream.id in self.streams:
+                self._data_ended(stream, end=data.end)
+        return until
+
+    def _data_ended(self, stream: Stream, *, end: bool) -> None:
+        if end:
+            self._peer_ended(stream)
+        elif stream.window < self._limits.stream_window_bytes // 2:
+            self.sender.write(frames.window_update(stream.id, self._limits.stream_window_bytes - stream.window))
+            stream.window = self._limits.stream_window_bytes
+
+    def _padded_data(self, stream_id: int, flags: int, payload: memoryview) -> None:
+        self._begin_data(stream_id, flags, len(payload))
+        assert self._data is not None
+        data, self._data = self._data, None
+        body = _unpadded(payload, flags)
+        if data.stream is None:
+            return
+        if announced := data.stream.announced:  # padding is no content
+            data.stream.received -= len(payload) - len(body)
+            if data.end and data.stream.received < announced:
+                raise Http2StreamError(stream_id, ErrorCode.PROTOCOL_ERROR, "content-length is another")
+        if len(body):
+            self._handler.data(data.stream, body)
+        if stream_id in self.streams:
+            self._data_ended(data.stream, end=data.end)
+
+    def _peer_ended(self, stream: Stream) -> None:
+        stream.ended_by_peer = True
+        self._handler.ended(stream)
+
+    def _take_window(self, length: int) -> None:
+        self._window -= length
+        if self._window < 0:
+            raise Http2ConnectionError(ErrorCode.FLOW_CONTROL_ERROR, "more data than the connection's window")
+        if self._window < self._limits.connection_window_bytes // 2:
+            self.sender.write(frames.window_update(0, self._limits.connection_window_bytes - self._window))
+            self._window = self._limits.connection_window_bytes
+
+    # HEADERS (6.2), CONTINUATION (6.10)
+
+    def _on_headers(self, stream_id: int, flags: int, payload: memoryview) -> None:
+        if not stream_id & 1:
+            raise Http2ConnectionError(ErrorCode.PROTOCOL_ERROR, f"HEADERS on stream {stream_id}")
+        payload = _unpadded(payload, flags)
+        if flags & PRIORITY_FLAG:
+            if len(payload) < 5:
+                raise Http2ConnectionError(ErrorCode.FRAME_SIZE_ERROR, "HEADERS without the priority that it announces")
+            payload = payload[5:]
+        end = bool(flags & END_STREAM)
+        if flags & END_HEADERS:
+            self._section(stream_id, bytes(payload), end=end)
+        else:
+            self._block = _Block(stream_id, end)
+            self._extend_block(self._block, payload)
+
+    def _on_continuation(self, stream_id: int, flags: int, payload: memoryview) -> None:
+        block = self._block
+        if block is None or block.stream_id != stream_id:
+            raise Http2ConnectionError(ErrorCode.PROTOCOL_ERROR, "CONTINUATION without a header block")
+        block.continuations += 1
+        self._extend_block(block, payload)
+        if flags & END_HEADERS:
+            self._block = None
+            self._section(stream_id, bytes(block.bytes), end=block.end)
+
+    def _extend_block(self, block: _Block, payload: memoryview) -> None:
+        block.bytes += payload
+        limits = self._limits
+        if len(block.bytes) > limits.max_header_block_bytes or block.continuations > limits.max_continuations:
+            raise Http2ConnectionError(ErrorCode.ENHANCE_YOUR_CALM, "header block too long")
+
+    def _section(self, stream_id: int, block: bytes, *, end: bool) -> None:
+        stream = self.streams.get(stream_id)
+        if stream is not None:
+            self._trailers(stream, block, end=end)
+        elif stream_id <= self._highest:
+            self._late_section(stream_id, block)
+        else:
+            self._request(stream_id, block, end=end)
+
+    def _request(self, stream_id: int, block: bytes, *, end: bool) -> None:
+        self._highest = stream_id
+        request = self._headers.request(block)
+        if stream_id > self._last_accepted or len(self.streams) >= self._limits.max_concurrent_streams:
+            raise Http2StreamError(stream_id, ErrorCode.REFUSED_STREAM, "no more streams")
+        if isinstance(request, MalformedError):
+            raise Http2StreamError(stream_id, ErrorCode.PROTOCOL_ERROR, str(request))
+        stream = Stream(stream_id, request, self.sender.first_window, self._limits.stream_window_bytes)
+        if end and stream.announced:
+            raise Http2StreamError(stream_id, ErrorCode.PROTOCOL_ERROR, "content-length is another")
+        self.streams[stream_id] = stream
+        self._handler.opened(stream)
+        if end and stream_id in self.streams:
+            self._peer_ended(stream)
+
+    def _trailers(self, stream: Stream, block: bytes, *, end: bool) -> None:
+        malformed = self._headers.trailers(block)
+        if stream.ended_by_peer:
+            raise Http2StreamError(stream.id, ErrorCode.STREAM_CLOSED, "HEADERS on a half-closed stream")
+        if malformed is not None or not end:
+            raise Http2StreamError(stream.id, ErrorCode.PROTOCOL_ERROR, str(malformed or "trailers without END_STREAM"))
+        if stream.announced is not None and stream.received != stream.announced:
+            raise Http2StreamError(stream.id, ErrorCode.PROTOCOL_ERROR, "content-length is another")
+        self._peer_ended(stream)
+
+    def _late_section(self, stream_id: int, block: bytes) -> None:
+        self._headers.trailers(block)  # the table has to follow, whatever the stream is
+        if stream_id not in self._reset_by_us:
+            raise Http2ConnectionError(ErrorCode.STREAM_CLOSED, f"HEADERS on closed stream {stream_id}")
+        self._costs(1.0)
+
+    # Everything else.
+
+    def _on_priority(self, stream_id: int, _: int, payload: memoryview) -> None:
+        if not stream_id:
+            raise Http2ConnectionError(ErrorCode.PROTOCOL_ERROR, "PRIORITY on stream 0")
+        if len(payload) != 5:
+            raise Http2StreamError(stream_id, ErrorCode.FRAME_SIZE_ERROR, "PRIORITY of another length than 5")
+        self._costs(1.0)
+
+    def _on_reset(self, stream_id: int, _: int, payload: memoryview) -> None:
+        if len(payload) != 4:
+            raise Http2ConnectionError(ErrorCode.FRAME_SIZE_ERROR, "RST_STREAM of another length than 4")
+        self._must_not_be_idle(stream_id, "RST_STREAM")
+        if not self._resets.take(self._now):
+            raise Http2ConnectionError(ErrorCode.ENHANCE_YOUR_CALM, "too many streams reset")
+        stream = self.streams.pop(stream_id, None)
+        if stream is not None:
+            self.sender.forget(stream)
+            self._handler.gone(stream)
+
+    def _on_settings(self, stream_id: int, flags: int, payload: memoryview) -> None:
+        if stream_id:
+            raise Http2ConnectionError(ErrorCode.PROTOCOL_ERROR, "SETTINGS on a stream")
+        if len(payload) % 6 or (flags & ACK and len(payload)):
+            raise Http2ConnectionError(ErrorCode.FRAME_SIZE_ERROR, "SETTINGS of a wrong length")
+        self._saw_settings = True
+        self._costs(1.0)
+        if flags & ACK:
+            self.settings_acknowledged = True
+            return
+        for key, value in frames.SETTING.iter_unpack(payload):
+            self._set(key, value)
+        self.sender.write(frames.SETTINGS_ACK)
+
+    def _set(self, key: int, value: int) -> None:
+        if key == Setting.ENABLE_PUSH and value > 1:
+            raise Http2ConnectionError(ErrorCode.PROTOCOL_ERROR, f"ENABLE_PUSH {value}")
+        if key == Setting.INITIAL_WINDOW_SIZE:
+            if value > LARGEST_WINDOW:
+                raise Http2ConnectionError(ErrorCode.FLOW_CONTROL_ERROR, f"INITIAL_WINDOW_SIZE {value}")
+            self.sender.resized(value, self.streams)
+            self._close_sent()
+        elif key == Setting.MAX_FRAME_SIZE:
+            if not LEAST_MAX_FRAME <= value <= MOST_MAX_FRAME:
+                raise Http2ConnectionError(ErrorCode.PROTOCOL_ERROR, f"MAX_FRAME_SIZE {value}")
+            self.sender.reframed(value)
+
+    def _on_push_promise(self, stream_id: int, _: int, __: memoryview) -> None:
+        raise Http2ConnectionError(ErrorCode.PROTOCOL_ERROR, f"PUSH_PROMISE on stream {stream_id}")
+
+    def _on_ping(self, stream_id: int, flags: int, payload: memoryview) -> None:
+        if stream_id:
+            raise Http2ConnectionError(ErrorCode.PROTOCOL_ERROR, "PING on a stream")
+        if len(payload) != 8:
+            raise Http2ConnectionError(ErrorCode.FRAME_SIZE_ERROR, "PING of another length than 8")
+        self._costs(1.0)
+        if not flags & ACK:
+            self.sender.write(frames.frame(frames.PING, ACK, 0, bytes(payload)))
+
+    def _on_goaway(self, stream_id: int, _: int, payload: memoryview) -> None:
+        """The client opens no more streams; those that are open go on."""
+        if stream_id:
+            raise Http2ConnectionError(ErrorCode.PROTOCOL_ERROR, "GOAWAY on a stream")
+        if len(payload) < 8:
+            raise Http2ConnectionError(ErrorCode.FRAME_SIZE_ERROR, "GOAWAY of less than 8 bytes")
+        self._costs(1.0)
+
+    def _on_window_update(self, stream_id: int, _: int, payload: memoryview) -> None:
+        if len(payload) != 4:
+            raise Http2ConnectionError(ErrorCode.FRAME_SIZE_ERROR, "WINDOW_UPDATE of another length than 4")
+        increment = frames.U32.unpack(payload)[0] & _STREAM_BITS
+        self._costs(0.1)
+        if not stream_id:
+            if not increment:
+                raise Http2ConnectionError(ErrorCode.PROTOCOL_ERROR, "WINDOW_UPDATE by 0")
+            self.sender.opened(None, increment)
+            self._close_sent()
+            return
+        self._must_not_be_idle(stream_id, "WINDOW_UPDATE")
+        stream = self.streams.get(stream_id)
+        if stream is None:
+            return
+        if not increment:
+            raise Http2StreamError(stream_id, ErrorCode.PROTOCOL_ERROR, "WINDOW_UPDATE by 0")
+        self.sender.opened(stream, increment)
+        self._close_sent()
+
+    def _close_sent(self) -> None:
+        """Streams whose last frame left now that windows opened."""
+        for stream in [s for s in self.streams.values() if s.closes and not s.pending]:
+            self._finished(stream)
+
+    def _must_not_be_idle(self, stream_id: int, name: str) -> None:
+        if not stream_id & 1 or stream_id > self._highest:
+            raise Http2ConnectionError(ErrorCode.PROTOCOL_ERROR, f"{name} on stream {stream_id}, which is not open")
+
+
+class _Block:
+    """A header block whose end has not come."""
+
+    __slots__ = ("bytes", "continuations", "end", "stream_id")
+
+    def __init__(self, stream_id: int, end: bool) -> None:
+        self.stream_id, self.end = stream_id, end
+        self.bytes = bytearray()
+        self.continuations = 0
+
+
+class _Data:
+    """A DATA frame under way; without a stream it is dropped."""
+
+    __slots__ = ("end", "left", "stream")
+
+    def __init__(self, stream: Stream | None, left: int, end: bool) -> None:
+        self.stream, self.left, self.end = stream, left, end
+
+
+def _unpadded(payload: memoryview, flags: int) -> memoryview:
+    if not flags & PADDED:
+        return payload
+    if not len(payload):
+        raise Http2ConnectionError(ErrorCode.FRAME_SIZE_ERROR, "padding without its length")
+    padding = payload[0]
+    if padding >= len(payload):
+        raise Http2ConnectionError(ErrorCode.PROTOCOL_ERROR, "more padding than payload")
+    return payload[1 : len(payload) - padding]

@@ -1,0 +1,132 @@
+"""Header blocks: HPACK (RFC 7541) by the library `hpack`, and the rules of RFC 9113, section 8, for requests."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+from hpack import Decoder, HPACKError
+from hpack.exceptions import OversizedHeaderListError
+
+from ext_proc.transport.http2.frames import ErrorCode, Http2ConnectionError
+
+_MOST_CACHED: Final = 256
+_ALL_INDEXED: Final = re.compile(rb"[\x81-\xfe]+")
+"""A block of indexed fields alone, each index in one byte: it reads the dynamic table and leaves it as it is."""
+
+_NAME: Final = re.compile(rb"[!#$%&'*+.^_`|~0-9a-z-]+")
+_BAD_VALUE: Final = re.compile(rb"[\x00\r\n]")
+_PSEUDO: Final = frozenset({b":method", b":scheme", b":path", b":authority"})
+_CONNECTION_SPECIFIC: Final = frozenset(
+    {b"connection", b"proxy-connection", b"keep-alive", b"transfer-encoding", b"upgrade"}
+)
+
+
+class MalformedError(Exception):
+    """A request that breaks section 8: a stream error of type PROTOCOL_ERROR."""
+
+
+@dataclass(frozen=True, slots=True)
+class RequestHeaders:
+    """The header section of a request. `fields` are the others by lower-case name; of a repeated one, the last."""
+
+    method: bytes
+    path: bytes
+    fields: dict[bytes, bytes]
+
+    @property
+    def content_length(self) -> int | None:
+        """The announced length; None when there is none. Raises MalformedError when it is no number."""
+        text = self.fields.get(b"content-length")
+        if text is None:
+            return None
+        if not re.fullmatch(rb"[0-9]{1,18}", text):
+            raise MalformedError("content-length is no number")
+        return int(text)
+
+
+Block = RequestHeaders | MalformedError
+
+
+class HeaderReader:
+    """Decodes the blocks of one connection, in order.
+
+    Envoy's blocks are the same few bytes once its fields are in the dynamic table. Such a block is looked up, for as
+    long as no other kind of block came, which might have changed the table.
+    """
+
+    __slots__ = ("_cache", "_decoder")
+
+    def __init__(self, max_list_bytes: int) -> None:
+        self._decoder = Decoder(max_header_list_size=max_list_bytes)
+        self._cache: dict[bytes, Block] = {}
+
+    def request(self, block: bytes) -> Block:
+        """The request that a block opens, or why it is malformed.
+
+        Raises Http2ConnectionError: COMPRESSION_ERROR, or ENHANCE_YOUR_CALM for a list that is too long.
+        """
+        found = self._cache.get(block)
+        if found is not None:
+            return found
+        stable = _ALL_INDEXED.fullmatch(block) is not None
+        if not stable:
+            self._cache.clear()
+        found = _checked(self._decode(block))
+        if stable and len(self._cache) < _MOST_CACHED:
+            self._cache[block] = found
+        return found
+
+    def trailers(self, block: bytes) -> MalformedError | None:
+        """Why a block is no trailer section; None when it is one. What it says is of no interest."""
+        self._cache.clear()
+        try:
+            for name, value in self._decode(block):
+                _check_field(name, value)
+        except MalformedError as exc:
+            return exc
+        return None
+
+    def _decode(self, block: bytes) -> list[tuple[bytes, bytes]]:
+        try:
+            return self._decoder.decode(block, raw=True)  # type: ignore[return-value]
+        except OversizedHeaderListError as exc:
+            raise Http2ConnectionError(ErrorCode.ENHANCE_YOUR_CALM, "header list too long") from exc
+        except (HPACKError, IndexError, UnicodeDecodeError) as exc:
+            raise Http2ConnectionError(ErrorCode.COMPRESSION_ERROR, f"header block: {exc}") from exc
+
+
+def _checked(pairs: list[tuple[bytes, bytes]]) -> Block:
+    try:
+        return _request(pairs)
+    except MalformedError as exc:
+        return exc
+
+
+def _request(pairs: list[tuple[bytes, bytes]]) -> RequestHeaders:
+    pseudo: dict[bytes, bytes] = {}
+    fields: dict[bytes, bytes] = {}
+    for name, value in pairs:
+        if name.startswith(b":"):
+            if fields or name in pseudo or name not in _PSEUDO:
+                raise MalformedError(f"pseudo-header {name!r} late, twice or unknown")
+            pseudo[name] = value
+        else:
+            _check_field(name, value)
+            fields[name] = value
+    method, path, scheme = pseudo.get(b":method"), pseudo.get(b":path"), pseudo.get(b":scheme")
+    if not method or not path or not scheme:
+        raise MalformedError("a request needs :method, :scheme and :path")
+    request = RequestHeaders(method, path, fields)
+    _ = request.content_length
+    return request
+
+
+def _check_field(name: bytes, value: bytes) -> None:
+    if not _NAME.fullmatch(name):
+        raise MalformedError(f"field name {name[:40]!r}")
+    if _BAD_VALUE.search(value) or value[:1] in {b" ", b"\t"} or value[-1:] in {b" ", b"\t"}:
+        raise MalformedError(f"value of {name[:40]!r}")
+    if name in _CONNECTION_SPECIFIC or (name == b"te" and value != b"trailers"):
+        raise MalformedError(f"connection-specific field {name!r}")

@@ -1,0 +1,129 @@
+"""What goes to the client: frames in order, within its windows and its largest frame (RFC 9113, section 5.2)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ext_proc.transport.http2.frames import (
+    DATA,
+    END_HEADERS,
+    END_STREAM,
+    FIRST_WINDOW,
+    HEADERS,
+    LARGEST_WINDOW,
+    LEAST_MAX_FRAME,
+    ErrorCode,
+    Http2ConnectionError,
+    Http2StreamError,
+    frame,
+)
+from ext_proc.transport.http2.stream import Stream
+
+_NO_TABLE: Final = b"\x20"
+"""A dynamic table of size 0 for what we send (RFC 7541, section 6.3): it fits whatever size the client allows."""
+
+
+class Sender:
+    """The outgoing half of a connection. `take` empties it."""
+
+    def __init__(self) -> None:
+        self._out: list[bytes] = []
+        self._window = FIRST_WINDOW
+        self._blocked: dict[int, Stream] = {}
+        self._max_frame = LEAST_MAX_FRAME
+        self._said_no_table = False
+        self.first_window = FIRST_WINDOW
+
+    @property
+    def has_output(self) -> bool:
+        """Whether `take` would give anything."""
+        return bool(self._out)
+
+    def take(self) -> bytes:
+        """Everything that is due, as one."""
+        out, self._out = self._out, []
+        return out[0] if len(out) == 1 else b"".join(out)
+
+    def write(self, data: bytes) -> None:
+        """Frames that no window holds back."""
+        self._out.append(data)
+
+    def headers(self, stream: Stream, block: bytes, *, end: bool = False) -> None:
+        """A header block, of less than 16 KiB, behind the data of its stream that still waits."""
+        if stream.pending:
+            stream.pending.append((HEADERS, memoryview(block), end))
+            return
+        if not self._said_no_table:
+            self._said_no_table, block = True, _NO_TABLE + block
+        self._out.append(frame(HEADERS, END_HEADERS | (END_STREAM if end else 0), stream.id, block))
+
+    def data(self, stream: Stream, data: bytes, *, end: bool = False) -> None:
+        """Data of a stream: at once as far as the windows go, the rest when they open."""
+        size = len(data)
+        if not stream.pending and size <= self._max_frame and size <= stream.send_window and size <= self._window:
+            stream.send_window -= size
+            self._window -= size
+            self._out.append(frame(DATA, END_STREAM if end else 0, stream.id, data))
+            return
+        stream.pending.append((DATA, memoryview(data), end))
+        self._flush(stream)
+
+    def forget(self, stream: Stream) -> None:
+        """The stream is closed: what waits for it is dropped."""
+        stream.pending.clear()
+        self._blocked.pop(stream.id, None)
+
+    def opened(self, stream: Stream | None, increment: int) -> None:
+        """The client's WINDOW_UPDATE, of a stream or of the connection. Raises faults of type FLOW_CONTROL_ERROR."""
+        if stream is not None:
+            if stream.send_window + increment > LARGEST_WINDOW:
+                raise Http2StreamError(stream.id, ErrorCode.FLOW_CONTROL_ERROR, "window over 2^31-1")
+            stream.send_window += increment
+            self._flush(stream)
+            return
+        if self._window + increment > LARGEST_WINDOW:
+            raise Http2ConnectionError(ErrorCode.FLOW_CONTROL_ERROR, "connection window over 2^31-1")
+        self._window += increment
+        for blocked in tuple(self._blocked.values()):
+            self._flush(blocked)
+
+    def resized(self, first_window: int, streams: dict[int, Stream]) -> None:
+        """The client's SETTINGS_INITIAL_WINDOW_SIZE changed; windows may become negative (section 6.9.2)."""
+        difference = first_window - self.first_window
+        self.first_window = first_window
+        for stream in tuple(streams.values()):
+            if stream.send_window + difference > LARGEST_WINDOW:
+                raise Http2ConnectionError(ErrorCode.FLOW_CONTROL_ERROR, "window over 2^31-1")
+            stream.send_window += difference
+            self._flush(stream)
+
+    def reframed(self, max_frame: int) -> None:
+        """The client's SETTINGS_MAX_FRAME_SIZE."""
+        self._max_frame = max_frame
+
+    def _flush(self, stream: Stream) -> None:
+        pending = stream.pending
+        while pending:
+            kind, view, end = pending[0]
+            if kind == HEADERS:
+                pending.popleft()
+                rest = tuple(pending)
+                pending.clear()
+                self.headers(stream, bytes(view), end=end)
+                pending.extend(rest)
+                continue
+            size = min(len(view), stream.send_window, self._window, self._max_frame)
+            if size <= 0 and len(view):
+                self._blocked[stream.id] = stream
+                return
+            self._part(stream, view[: max(0, size)], end=end and size == len(view))
+            if size == len(view):
+                pending.popleft()
+            else:
+                pending[0] = (DATA, view[size:], end)
+        self._blocked.pop(stream.id, None)
+
+    def _part(self, stream: Stream, view: memoryview, *, end: bool) -> None:
+        stream.send_window -= len(view)
+        self._window -= len(view)
+        self._out.append(frame(DATA, END_STREAM if end else 0, stream.id, bytes(view)))

@@ -1,0 +1,42 @@
+"""The state of one stream, as section 5.1 draws it for a server that never pushes.
+
+idle ──HEADERS──▶ open ──their END_STREAM──▶ half-closed (remote) ──our END_STREAM──▶ closed
+                    └────────── RST_STREAM of either side ────────────────────────────▲
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any
+
+from ext_proc.transport.http2.headers import RequestHeaders
+
+
+class Stream:
+    """An open or half-closed stream; a closed one is forgotten. `call` belongs to the connection's handler.
+
+    `closes`: its last frame stands in `pending`, for which the client's windows have no room yet.
+    """
+
+    __slots__ = (
+        "announced",
+        "call",
+        "closes",
+        "ended_by_peer",
+        "id",
+        "pending",
+        "received",
+        "request",
+        "send_window",
+        "window",
+    )  # fmt: skip
+
+    def __init__(self, stream_id: int, request: RequestHeaders, send_window: int, window: int) -> None:
+        self.id, self.request = stream_id, request
+        self.call: Any = None
+        self.ended_by_peer = self.closes = False
+        self.announced = request.content_length
+        self.received = 0
+        self.window = window
+        self.send_window = send_window
+        self.pending: deque[tuple[int, memoryview, bool]] = deque()

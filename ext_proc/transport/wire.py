@@ -1,0 +1,307 @@
+"""The fast transport: HTTP/2 frames and gRPC messages on asyncio, and nothing else of gRPC.
+
+It serves `ExternalProcessor/Process` and gRPC health as `grpcio` does. A stream that fails ends with a gRPC error,
+never with OK: Envoy takes a clean close as leave to send the request on unprocessed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import ssl
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import structlog
+from grpc import StatusCode
+
+from ext_proc.health import EXTERNAL_PROCESSOR, Health
+from ext_proc.metrics import ExtProcMetrics
+from ext_proc.transport.grpc_calls import Call, Calls, NewMethod
+from ext_proc.transport.grpcio import ByteSession, message_limit_bytes
+from ext_proc.transport.http2.connection import Connection
+from ext_proc.transport.http2.frames import ErrorCode, Http2ConnectionError
+from ext_proc.transport.http2.limits import Limits
+from tidegate.domain.errors import ProtocolViolation
+from tidegate.grpc_health import HEALTH
+
+log = structlog.get_logger("ext_proc.transport")
+
+HANDSHAKE_SECONDS: Final = 10.0
+"""For the preface and the acknowledgement of SETTINGS."""
+STUCK_SECONDS: Final = 30.0
+"""How long a client may read nothing while answers wait for it."""
+_BACKLOG: Final = 1024
+_UNIX: Final = "unix:"
+
+
+class WireServer:
+    """Serves ext_proc and health on one port or Unix socket. `max_body_bytes` is the largest that sessions accept."""
+
+    def __init__(
+        self,
+        new_session: Callable[[], ByteSession],
+        health: Health,
+        metrics: ExtProcMetrics,
+        *,
+        max_body_bytes: int,
+        limits: Limits | None = None,
+        tls: ssl.SSLContext | None = None,
+        reuse_port: bool = False,
+    ) -> None:
+        most = message_limit_bytes(max_body_bytes)
+        self._limits = limits or Limits(max_buffered_bytes=max(Limits().max_buffered_bytes, 4 * most))
+        self._max_message, self._tls, self._reuse_port = most, tls, reuse_port
+        self._clients: set[_Client] = set()
+        self._empty = asyncio.Event()
+        self._empty.set()
+        self._server: asyncio.Server | None = None
+        self._methods: Mapping[bytes, NewMethod] = {
+            f"/{EXTERNAL_PROCESSOR}/Process".encode(): lambda call: _Process(call, new_session(), metrics),
+            f"/{HEALTH}/Check".encode(): lambda call: _Check(call, health),
+            f"/{HEALTH}/Watch".encode(): lambda call: _Watch(call, health),
+        }
+
+    async def start(self, listen: str) -> str:
+        """Bind `host:port` (port 0: any free one) or `unix:PATH` and serve; the bound address.
+
+        Raises OSError when it is taken.
+        """
+        loop = asyncio.get_running_loop()
+        try:
+            if listen.startswith(_UNIX):
+                path = listen.removeprefix(_UNIX)
+                self._server = await loop.create_unix_server(self._client, path, ssl=self._tls, backlog=_BACKLOG)
+                return listen
+            host, _, port = listen.rpartition(":")
+            self._server = await loop.create_server(
+                self._client,
+                host.strip("[]"),
+                int(port),
+                ssl=self._tls,
+                backlog=_BACKLOG,
+                reuse_port=self._reuse_port or None,
+            )
+        except OSError as exc:
+            raise OSError(f"cannot listen on {listen}: {exc}") from exc
+        return f"{host}:{self._server.sockets[0].getsockname()[1]}"
+
+    async def stop(self, grace_seconds: float) -> None:
+        """Take no new stream, let open ones end within `grace_seconds`, cut the rest."""
+        if self._server is not None:
+            self._server.close()
+        for client in tuple(self._clients):
+            client.drain()
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._empty.wait(), grace_seconds)
+        for client in tuple(self._clients):
+            client.abort()
+
+    def _client(self) -> _Client:
+        return _Client(self)
+
+    # What clients tell.
+
+    def joined(self, client: _Client) -> None:
+        self._clients.add(client)
+        self._empty.clear()
+
+    def left(self, client: _Client) -> None:
+        self._clients.discard(client)
+        if not self._clients:
+            self._empty.set()
+
+    def connection(self, client: _Client) -> Connection:
+        """A connection with its calls, for a client that joined."""
+        loop = asyncio.get_running_loop()
+        calls = Calls(
+            self._methods,
+            lambda seconds, callback: loop.call_later(seconds, callback).cancel,
+            client.flush,
+            max_message_bytes=self._max_message,
+            max_buffered_bytes=self._limits.max_buffered_bytes,
+        )
+        calls.connection = Connection(calls, self._limits)
+        return calls.connection
+
+
+class _Client(asyncio.Protocol):
+    """One accepted connection: moves bytes between the socket and the state machine."""
+
+    def __init__(self, server: WireServer) -> None:
+        self._server = server
+        self._clock = asyncio.get_running_loop().time
+        self._connection: Connection
+        self._transport: asyncio.Transport
+        self._timer: asyncio.TimerHandle | None = None
+        self._draining = False
+
+    def connection_made(self, transport: Any) -> None:
+        self._transport = transport
+        if (sock := transport.get_extra_info("socket")) is not None and sock.family != socket.AF_UNIX:
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._connection = self._server.connection(self)
+        self._server.joined(self)
+        self._timer = self._later(HANDSHAKE_SECONDS, self._handshake_over)
+        self.flush()
+
+    def data_received(self, data: bytes) -> None:
+        connection = self._connection
+        connection.receive(data, self._clock())
+        if connection.sender.has_output:
+            self._transport.write(connection.sender.take())
+        if connection.closed or (self._draining and not connection.streams):
+            self._close()
+
+    def eof_received(self) -> None:
+        """The client has said everything; asyncio closes the connection."""
+
+    def connection_lost(self, _: BaseException | None) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._connection.lost()
+        self._server.left(self)
+
+    def pause_writing(self) -> None:
+        """The client does not read: nothing more is read of it, so that nothing more has to be written."""
+        self._transport.pause_reading()
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._later(STUCK_SECONDS, self.abort)
+
+    def resume_writing(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = None
+        self._transport.resume_reading()
+
+    def flush(self) -> None:
+        """Write what is due."""
+        connection = self._connection
+        if connection.sender.has_output and not self._transport.is_closing():
+            self._transport.write(connection.sender.take())
+        if self._draining and not connection.streams:
+            self._close()
+
+    def drain(self) -> None:
+        """Say that the end is near, and close once the last stream has ended."""
+        self._draining = True
+        self._connection.drain()
+        self.flush()
+
+    def abort(self) -> None:
+        """Close at once, whatever is open."""
+        self._transport.abort()
+
+    def _close(self) -> None:
+        fault = self._connection.fault
+        if fault is not None and fault.code is not ErrorCode.NO_ERROR:
+            log.warning("an HTTP/2 connection was closed", error=str(fault), code=fault.code.name)
+        else:
+            self._connection.refuse_more()
+            if self._connection.sender.has_output:
+                self._transport.write(self._connection.sender.take())
+        self._transport.close()
+
+    def _handshake_over(self) -> None:
+        self._timer = None
+        if not self._connection.settings_acknowledged:
+            self._connection.close(Http2ConnectionError(ErrorCode.SETTINGS_TIMEOUT, "no handshake"))
+            self.flush()
+            self._close()
+
+    def _later(self, seconds: float, callback: Callable[[], None]) -> asyncio.TimerHandle:
+        return asyncio.get_running_loop().call_later(seconds, callback)
+
+
+class _Process:
+    """One ext_proc stream. Half-close and reset are both its normal end."""
+
+    __slots__ = ("_call", "_metrics", "_open", "_session")
+
+    def __init__(self, call: Call, session: ByteSession, metrics: ExtProcMetrics) -> None:
+        self._call, self._session, self._metrics = call, session, metrics
+        self._open = True
+        metrics.open_streams += 1
+
+    def message(self, data: bytes | memoryview) -> None:
+        try:
+            answer = self._session.handle(data if isinstance(data, bytes) else bytes(data))
+        except ProtocolViolation as exc:
+            log.warning("ext_proc stream aborted", error=str(exc))
+            self._fail("protocol", StatusCode.INVALID_ARGUMENT, str(exc))
+        except Exception as exc:
+            log.exception("ext_proc stream crashed")
+            self._fail("crash", StatusCode.INTERNAL, f"{type(exc).__name__} in ext_proc")
+        else:
+            self._call.send(answer)
+
+    def half_closed(self) -> None:
+        self._call.finish()
+        self.gone()
+
+    def gone(self) -> None:
+        if self._open:
+            self._open = False
+            self._metrics.open_streams -= 1
+
+    def _fail(self, kind: str, status: StatusCode, why: str) -> None:
+        self._metrics.failed(kind)
+        self._call.finish(status, why)
+        self.gone()
+
+
+class _Check:
+    """Health/Check: one message, one answer."""
+
+    def __init__(self, call: Call, health: Health) -> None:
+        self._call, self._health = call, health
+        self._request: bytes | None = None
+
+    def message(self, data: bytes | memoryview) -> None:
+        self._request = bytes(data)
+
+    def half_closed(self) -> None:
+        if self._request is None:
+            self._call.finish(StatusCode.INTERNAL, "no message")
+            return
+        response = self._health.check(self._request)
+        if response is None:
+            self._call.finish(StatusCode.NOT_FOUND, "unknown service")
+            return
+        self._call.send(response)
+        self._call.finish()
+
+    def gone(self) -> None:
+        """Nothing is held."""
+
+
+class _Watch:
+    """Health/Watch: the state, and once more when it changes."""
+
+    def __init__(self, call: Call, health: Health) -> None:
+        self._call, self._health = call, health
+        self._task: asyncio.Task[None] | None = None
+
+    def message(self, data: bytes | memoryview) -> None:
+        if self._task is None:
+            request = bytes(data)
+            first = self._health.watch(request)
+            self._call.send(first)
+            self._task = asyncio.create_task(self._change(request, first))
+
+    def half_closed(self) -> None:
+        """The client waits for news."""
+
+    def gone(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+
+    async def _change(self, request: bytes, first: bytes) -> None:
+        await self._health.drained()
+        last = self._health.watch(request)
+        if last != first:
+            self._call.send(last)
+        self._call.finish()
+        self._call.flush()
