@@ -51,6 +51,21 @@ class Engine:
         return len(self._running)
 
     @property
+    def decoding(self) -> int:
+        """Sequences of the batch that are past their prefill."""
+        return self._decoding
+
+    @property
+    def context_tokens(self) -> int:
+        """Tokens that the batch has computed or found cached, as of the last step taken."""
+        return self._context_tokens
+
+    @property
+    def prefill_tokens_left(self) -> int:
+        """Tokens that the batch still has to prefill; those of the step under way count."""
+        return sum(sequence.target - sequence.computed for sequence in self._prefilling)
+
+    @property
     def kv_used_ratio(self) -> float:
         """Blocks in use, 0 to 1; evictable prefix blocks count as free."""
         return 1 - self.pool.free / self.pool.total
@@ -60,6 +75,10 @@ class Engine:
         if sequence.state is State.DECODING:
             return sequence.generated + self._done - sequence.since
         return sequence.generated
+
+    def endings(self) -> list[tuple[int, int]]:
+        """(tokens left to generate, blocks held) of each sequence in the batch, in order of admission."""
+        return [(s.output.tokens - self.generated(s), s.blocks) for s in self._running]
 
     def next_event_time(self) -> float | None:
         """When the step under way ends, or None when there is nothing to do."""
