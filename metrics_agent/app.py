@@ -21,6 +21,7 @@ from metrics_agent.registration.flags import read_flags
 from metrics_agent.registration.folder import EngineFolder
 from metrics_agent.registration.follow import FolderFollower
 from metrics_agent.scrape.http import HttpPages, PageSource
+from metrics_agent.scrape.tls import EngineTls
 from metrics_agent.scrape.watcher import EngineWatcher
 from metrics_agent.targets import Target, each_once, targets
 from tidegate.domain.errors import ConfigError, StoreError
@@ -74,15 +75,17 @@ def _world(settings: AgentSettings) -> tuple[str, str, Topology]:
 async def serve_on(store: Store, topology: Topology, settings: AgentSettings, gpus: GpuReader) -> None:
     """`serve` on a given store, which stays open, and a GPU reader, which is stopped at the end.
 
-    Raises ConfigError for a flag that is wrong.
+    Raises ConfigError for a flag that is wrong, and for a certificate of the file that cannot be used.
     """
     fixed = each_once([*targets(topology, settings.node, all_nodes=settings.all_nodes), *read_flags(settings.engine)])
     registry = CollectorRegistry()
     service, instruments, clock = Service("agent", registry), Instruments(registry), StoreClock(store)
-    pages = HttpPages(settings.timeout_ms / 1000)
+    tls = EngineTls(topology)
+    pages = HttpPages(settings.timeout_ms / 1000, tls_of=tls.of)
 
     def watcher(target: Target) -> EngineWatcher:
         _warn_of_stranger(topology, target)
+        tls.watched(target)
         return _watcher(target, settings, pages, instruments, clock)
 
     crew = Crew(service, watcher, instruments)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import errno
+import ssl
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Final, Protocol
 from urllib.parse import urlsplit
@@ -16,6 +19,8 @@ LARGEST_PAGE_BYTES: Final = 2 * 1024 * 1024
 KEEPALIVE_SECONDS: Final = 60.0
 # Plain: compressing a page ten times a second would cost the engine more than the page.
 HEADERS: Final = {"Accept": "text/plain;version=0.0.4, */*;q=0.5", "Accept-Encoding": "identity"}
+
+TlsOf = Callable[[str], tuple[ssl.SSLContext, str] | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,14 +49,19 @@ class PageSource(Protocol):
     """Where a watcher gets pages from."""
 
     async def get(self, address: str, path: str) -> Page:
-        """GET `http://address/path`. Raises ScrapeFailedError."""
+        """GET the path of `address`, by http or by https as it serves. Raises ScrapeFailedError."""
 
 
 class HttpPages:
-    """Pages by HTTP, one connection an engine, each fetch limited by `timeout_seconds`. Use from one event loop."""
+    """Pages by HTTP, one connection an engine, each fetch limited by `timeout_seconds`. Use from one event loop.
 
-    def __init__(self, timeout_seconds: float, largest_bytes: int = LARGEST_PAGE_BYTES) -> None:
-        self._largest_bytes = largest_bytes
+    `tls_of` says of an address with what context, and for which name of its certificate, it is reached by https.
+    """
+
+    def __init__(
+        self, timeout_seconds: float, largest_bytes: int = LARGEST_PAGE_BYTES, tls_of: TlsOf = lambda _: None
+    ) -> None:
+        self._largest_bytes, self._tls_of = largest_bytes, tls_of
         connector = aiohttp.TCPConnector(limit=0, limit_per_host=1, keepalive_timeout=KEEPALIVE_SECONDS)
         self._client = aiohttp.ClientSession(
             connector=connector,
@@ -67,7 +77,7 @@ class HttpPages:
         The time limit covers everything from connecting to the last byte. A body shorter than announced is BROKEN.
         """
         try:
-            async with self._client.get(f"http://{address}{path}", allow_redirects=False) as response:
+            async with self._request(address, path) as response:
                 body = await self._body(response)
                 return Page(response.status, body, _moved_to(response), _is_sized(response))
         except TimeoutError as exc:
@@ -77,6 +87,13 @@ class HttpPages:
             raise ScrapeFailedError(Failure.REFUSED if refused else Failure.BROKEN) from exc
         except (aiohttp.ClientError, HttpProcessingError, OSError, ValueError) as exc:
             raise ScrapeFailedError(Failure.BROKEN) from exc
+
+    def _request(self, address: str, path: str) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:
+        if (tls := self._tls_of(address)) is None:
+            return self._client.get(f"http://{address}{path}", allow_redirects=False)
+        context, name = tls
+        url = f"https://{address}{path}"
+        return self._client.get(url, allow_redirects=False, ssl=context, server_hostname=name)
 
     async def _body(self, response: aiohttp.ClientResponse) -> bytes:
         chunks: list[bytes] = []
@@ -98,7 +115,7 @@ def _moved_to(response: aiohttp.ClientResponse) -> str | None:
     if response.status // 100 != 3:
         return None
     target = urlsplit(response.headers.get("Location", ""))
-    same = not target.netloc or (target.scheme, target.netloc) == ("http", response.url.raw_authority)
+    same = not target.netloc or (target.scheme, target.netloc) == (response.url.scheme, response.url.raw_authority)
     return target.path if same and target.path.startswith("/") else None
 
 
