@@ -1,0 +1,68 @@
+"""A real Envoy and gRPC clients before xds and ext_proc that ask for certificates."""
+
+from __future__ import annotations
+
+import httpx
+import pytest
+
+from tests.conftest import wait_until
+from tests.tls.authority import Authority
+from tests.tls.world import NAME, World
+
+pytestmark = [pytest.mark.envoy, pytest.mark.redis]
+
+
+@pytest.fixture(params=["xds", "ext-proc"])
+def port(request: pytest.FixtureRequest, world: World) -> int:
+    return {"xds": world.xds_port, "ext-proc": world.ext_proc_port}[request.param]
+
+
+def stat(admin: int, name: str) -> int:
+    lines = httpx.get(f"http://127.0.0.1:{admin}/stats").text.splitlines()
+    return next((int(line.split(": ")[1]) for line in lines if line.startswith(f"{name}: ")), 0)
+
+
+def test_a_request_is_served_end_to_end(world: World) -> None:
+    assert world.post("plain").status_code == 200
+    assert stat(world.admin, "cluster.xds.ssl.handshake") > 0
+    assert stat(world.admin, "cluster.tidegate_ext_proc.ssl.handshake") > 0
+    assert stat(world.admin, "cluster.tidegate_ext_proc.ssl.no_certificate") == 0
+    assert world.metric("xds", "tidegate_xds_picker_away") == 0
+
+
+def test_a_client_whose_certificate_the_authority_signed_is_served(world: World, port: int) -> None:
+    assert world.serves(port, world.authority, world.authority.leaf("anyone"))
+
+
+def test_a_client_without_certificate_is_refused(world: World, port: int) -> None:
+    assert not world.serves(port, world.authority, None)
+
+
+def test_a_client_of_another_authority_is_refused(world: World, port: int) -> None:
+    assert not world.serves(port, world.authority, Authority("stranger").leaf("anyone"))
+
+
+def test_plaintext_is_refused(world: World, port: int) -> None:
+    assert not world.serves_plaintext(port)
+
+
+def test_a_client_does_not_take_a_server_of_another_name_or_authority(world: World, port: int) -> None:
+    pair = world.authority.leaf("anyone")
+    assert not world.serves(port, world.authority, pair, name="other.test")
+    assert not world.serves(port, Authority("stranger"), pair)
+
+
+@pytest.mark.parametrize("kind", ["bare", "stranger", "misnamed", "mistrusting"])
+def test_an_envoy_gets_nothing_with_the_wrong_certificates(world: World, kind: str) -> None:
+    (world.folder / kind).mkdir()
+    stranger = Authority("stranger")
+    stranger.write(world.folder / "stranger.crt")
+    pair = (stranger if kind == "stranger" else world.authority).leaf(kind).write(world.folder / kind, "client")
+    ca, name = "stranger.crt" if kind == "mistrusting" else "ca.crt", "other.test" if kind == "misnamed" else NAME
+    admin = world.start_envoy(kind, None if kind == "bare" else pair, ca, name)
+    wait_until(lambda: stat(admin, "cluster.xds.upstream_cx_destroy") >= 2, what="two connections that failed")
+    verified = {"misnamed": "fail_verify_san", "mistrusting": "fail_verify_error"}
+    if kind in verified:
+        assert stat(admin, f"cluster.xds.ssl.{verified[kind]}") > 0
+    assert stat(admin, "listener_manager.lds.update_success") == 0
+    world.kill(kind)
