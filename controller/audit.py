@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from controller.state import Explained, State
@@ -25,21 +25,28 @@ def changes(before: State, after: State, at_ms: int) -> list[Event]:
     return [Event(at_ms=at_ms, **event) for event in events]
 
 
+def unsaid(events: Sequence[Event], said: Sequence[Event]) -> list[Event]:
+    """`events` without those of an order that the log already tells: whoever changed a key may have said so.
+
+    `said` are the newest entries of the log, oldest first; the last one about a key counts.
+    """
+    last = {event.what: event for event in said}
+    return [e for e in events if e.who != OPERATOR or e.what not in last or last[e.what].after != e.after]
+
+
 def _orders(before: State, after: State) -> Iterator[dict[str, str]]:
-    for kind, old, new in (
-        ("weight", before.intent.pins, after.intent.pins),
-        ("drain", before.intent.drains, after.intent.drains),
-    ):
-        was, now = _flat(old), _flat(new)
-        for place in sorted(was.keys() | now.keys()):
-            if was.get(place) != now.get(place):
-                yield {
-                    "who": OPERATOR,
-                    "what": f"{kind}:{place[0]} {place[1]}",
-                    "before": _text(was.get(place)),
-                    "after": _text(now.get(place)),
-                    "why": "cleared" if place not in now else "set",
-                }
+    was = {**before.intent.texts(), **before.tuned}
+    now = {**after.intent.texts(), **after.tuned}
+    over = {f"{change.key} {change.field}" for change in after.intent.settled if change.value is None}
+    for name in sorted(was.keys() | now.keys()):
+        if was.get(name) != now.get(name):
+            yield {
+                "who": CONTROLLER if name in over else OPERATOR,
+                "what": name,
+                "before": was.get(name, ""),
+                "after": now.get(name, ""),
+                "why": "its time is over" if name in over else "set" if name in now else "cleared",
+            }
 
 
 def _refusals(before: State, after: State) -> Iterator[dict[str, str]]:
@@ -77,19 +84,11 @@ def _state(why: Mapping[str, Any] | None) -> str:
     return SERVES if status in {Status.READY, Status.IDLE} else str(status or UNKNOWN)
 
 
-def _flat(orders: Mapping[str, Mapping[str, object]]) -> dict[tuple[str, str], object]:
-    return {(cluster, address): value for cluster, o in orders.items() for address, value in o.items()}
-
-
-def _text(value: object) -> str:
-    return "" if value is None else str(value)
-
-
 def explained_alike(one: Explained, other: Explained, cluster: str) -> bool:
     """Whether two states explain a cluster with the same words; ages and load figures may differ."""
     return _words(one.get(cluster, {})) == _words(other.get(cluster, {}))
 
 
 def _words(replicas: Mapping[str, Mapping[str, Any]]) -> dict[str, tuple[Any, ...]]:
-    names = ("pinned", "drained", "automatic", "reason")
+    names = ("pinned", "drained", "pinned_until_ms", "drained_until_ms", "automatic", "reason")
     return {address: (_state(why), *(why.get(name) for name in names)) for address, why in replicas.items()}

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 from controller.roster import roster
 from controller.state import State
@@ -12,6 +13,7 @@ from tidegate.domain.membership import Membership
 from tidegate.domain.operators import Intent, read_orders
 from tidegate.domain.sample import EndpointSample
 from tidegate.domain.topology import Cluster, Precision, Topology
+from tidegate.domain.tuning import check_tunes, flat, good_tunes
 from tidegate.domain.weights import Decision, Replica, decide
 from tidegate.store.ports import ClusterDecision, RawOperatorKeys
 
@@ -31,14 +33,18 @@ def decide_all(
 ) -> tuple[State, list[ClusterDecision]]:
     """The state after this look, and a decision for every cluster of the topology."""
     members = roster(topology, world.membership)
-    intent = read_orders(world.keys.weights, world.keys.drains, members, before.intent, world.keys.broken)
+    intent = read_orders(
+        world.keys.weights, world.keys.drains, members, before.intent, world.keys.broken, now_ms=world.now_ms
+    )
+    tunes = good_tunes(world.keys.tunes, before.tuned, world.keys.broken)
+    intent = replace(intent, rejected={**intent.rejected, **check_tunes(world.keys.tunes, before.tuned)})
     samples = {(s.cluster, s.address): s for s in world.samples}
     decisions = []
     for cluster in topology.clusters:
         replicas = [_replica(cluster, address, samples, intent, before) for address in members[cluster.name]]
         decided = decide(replicas, kind=cluster.kind, now_ms=world.now_ms, sample_ttl_ms=sample_ttl_ms, rules=rules)
-        decisions.append(_published(cluster.name, decided))
-    return State(intent, {d.cluster: d.explain for d in decisions}), decisions
+        decisions.append(_published(cluster.name, decided, intent))
+    return State(intent, {d.cluster: d.explain for d in decisions}, flat(tunes)), decisions
 
 
 def _replica(
@@ -65,9 +71,15 @@ def _precision(sample: EndpointSample | None, cluster: Cluster) -> Precision:
     return Precision(told) if told in set(Precision) else cluster.precision
 
 
-def _published(cluster: str, decided: Sequence[Decision]) -> ClusterDecision:
+def _published(cluster: str, decided: Sequence[Decision], intent: Intent) -> ClusterDecision:
     return ClusterDecision(
         cluster=cluster,
         effective={d.address: d.weight for d in decided},
-        explain={d.address: d.explain() for d in decided},
+        explain={d.address: {**d.explain(), **_ends(cluster, d.address, intent)} for d in decided},
     )
+
+
+def _ends(cluster: str, address: str, intent: Intent) -> dict[str, Any]:
+    """When the operator's orders end, in Unix milliseconds, where they do."""
+    names = {"pinned_until_ms": f"weight:{cluster} {address}", "drained_until_ms": f"drain:{cluster} {address}"}
+    return {field: intent.until_ms[name] for field, name in names.items() if name in intent.until_ms}

@@ -14,7 +14,7 @@ from typing import Final
 import structlog
 from prometheus_client import CollectorRegistry
 
-from controller.audit import changes, explained_alike
+from controller.audit import OPERATOR, changes, explained_alike, unsaid
 from controller.decide import World, decide_all
 from controller.instruments import Instruments
 from controller.orders import joined
@@ -22,16 +22,19 @@ from controller.state import State, restored
 from tidegate.domain.errors import StoreError, StoreRefused
 from tidegate.domain.load import LoadRules
 from tidegate.domain.membership import Membership
+from tidegate.domain.operators import FieldChange
 from tidegate.domain.topology import Topology
 from tidegate.runtime import backoff_seconds, now_ms
 from tidegate.store.clock import StoreClock
-from tidegate.store.ports import ClusterDecision, Store
+from tidegate.store.ports import ClusterDecision, RawOperatorKeys, Store
+from tidegate.store.schema import TUNED
 
 BEAT_EVERY_MS: Final = 1_000
 BEAT_TTL_MS: Final = 3_000
 EXPLAIN_EVERY_MS: Final = 1_000
 REFUSED_WAIT_SECONDS: Final = 5.0
 LEAVE_SECONDS: Final = 0.5
+EVENTS_SEARCHED: Final = 200
 ORDERS_EVERY_SECONDS: Final = 0.05
 """Between two looks at operators' keys alone: one round trip of hashes that mostly are not there."""
 
@@ -95,8 +98,11 @@ class Controller:
         A store that holds nothing of what was published was emptied: what operators typed is written back, and stays
         in force.
         """
-        before = self._state or restored(await self.store.explain(self._names), await self.store.rejected())
-        return await self._decide(before, await self._look(self._names))
+        world = await self._look(self._names)
+        return await self._decide(self._state or await self._restored(world.keys), world)
+
+    async def _restored(self, keys: RawOperatorKeys) -> State:
+        return restored(await self.store.explain(self._names), await self.store.rejected(), keys.tuned)
 
     async def orders(self) -> int:
         """`tick` without a look at samples, and nothing at all while operators' keys are as they were."""
@@ -122,6 +128,7 @@ class Controller:
         ordered = self._world is not None and self._world.keys != world.keys
         written = await self._publish(before, after, decisions, published, ordered=ordered)
         self._state, self._world = after, world
+        self._state = await self._settled(after, world.keys)
         await self._beat(self.clock())
         return written
 
@@ -149,6 +156,8 @@ class Controller:
         at_ms = self.clock()
         due = [d for d in decisions if self._is_due(d, published, before, after, at_ms)]
         events = changes(before, after, at_ms)
+        if any(event.who == OPERATOR for event in events):
+            events = unsaid(events, await self.store.events(EVENTS_SEARCHED))
         rejected = after.intent.rejected
         if due or events or rejected != await self.store.rejected():
             await self.store.write_decisions(due, rejected, events)
@@ -157,6 +166,27 @@ class Controller:
         for decision in due:
             self._explained_at_ms[decision.cluster] = at_ms
         return len(due)
+
+    async def _settled(self, after: State, keys: RawOperatorKeys) -> State:
+        """Write down the tunes in force, and the ends of orders; an order whose time is over loses its field.
+
+        The state in which an end that is written down counts from then on: the same words, typed again, begin anew.
+        """
+        names = sorted(after.tuned.keys() | keys.tuned.keys())
+        tuned = [
+            FieldChange(key=TUNED, field=name, value=after.tuned.get(name))
+            for name in names
+            if after.tuned.get(name) != keys.tuned.get(name)
+        ]
+        if tuned:
+            await self.store.change_fields(tuned, ())
+        if after.intent.settled:
+            try:
+                await self.store.change_fields(after.intent.settled, ())
+            except StoreRefused as exc:  # no EVAL for us: the order is kept as it was read, in this process
+                log.warning("the end of an order is not written down", error=str(exc))
+                return after
+        return replace(after, intent=replace(after.intent, typed={}))
 
     def _is_due(
         self,

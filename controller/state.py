@@ -13,27 +13,35 @@ Explained = Mapping[str, Mapping[str, Mapping[str, Any]]]
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """Orders in force, and the newest `explain` by cluster and address: what was decided, and from what."""
+    """Orders in force, and the newest `explain` by cluster and address: what was decided, and from what.
+
+    `tuned` are the tunes in force: `tune:phi-3 envoy.retries` → text.
+    """
 
     intent: Intent = field(default_factory=Intent)
     explained: Explained = field(default_factory=dict)
+    tuned: Mapping[str, str] = field(default_factory=dict)
 
     def automatic(self, cluster: str, address: str) -> int | None:
         """The last automatic weight of a replica, 0…1000."""
         return _whole(self.explained.get(cluster, {}).get(address, {}).get("automatic"))
 
 
-def restored(explained: Explained, rejected: Mapping[str, str]) -> State:
+def restored(explained: Explained, rejected: Mapping[str, str], tuned: Mapping[str, str] | None = None) -> State:
     """The state that an earlier controller published: a restart continues from it and repeats no event."""
     pins: dict[str, dict[str, int]] = {}
     drains: dict[str, dict[str, str]] = {}
+    until_ms: dict[str, int] = {}
     for cluster, replicas in explained.items():
         for address, why in replicas.items():
             if (pin := _whole(why.get("pinned"))) is not None:
                 pins.setdefault(cluster, {})[address] = pin
             if isinstance(drained := why.get("drained"), str):
                 drains.setdefault(cluster, {})[address] = drained
-    return State(Intent(pins, drains, dict(rejected)), explained)
+            for kind, name in (("weight", "pinned_until_ms"), ("drain", "drained_until_ms")):
+                if isinstance(end := why.get(name), int):
+                    until_ms[f"{kind}:{cluster} {address}"] = end
+    return State(Intent(pins, drains, dict(rejected), until_ms), explained, tuned or {})
 
 
 def _whole(value: object) -> int | None:

@@ -60,11 +60,11 @@ def test_a_bad_value_is_refused_with_a_sentence_and_the_last_good_one_stays(tuna
     assert why
     assert len(why) < 200
     assert tunable.range in why or all(word in why for word in tunable.choices)
-    assert check_tunes({"": {tunable.name: text}}) == {f"tune {tunable.name}": why}
-    assert good_tunes({"": {tunable.name: text}}, {f"tune {tunable.name}": good_text(tunable)}) == {
-        "": {tunable.name: good_text(tunable)}
-    }
-    assert good_tunes({"": {tunable.name: text}}, {}) == {}
+    typed, key, good = {"": {tunable.name: text}}, f"tune {tunable.name}", good_text(tunable)
+    assert check_tunes(typed) == {key: f"{why}; what was in force stays"}
+    assert check_tunes(typed, {key: good}) == {key: f"{why}; the last good value {good} stays in force"}
+    assert good_tunes(typed, {key: good}) == {"": {tunable.name: good}}
+    assert good_tunes(typed, {}) == {}
 
 
 @each_tunable
@@ -95,6 +95,11 @@ def test_the_cluster_s_own_value_wins_over_the_one_for_all() -> None:
     assert in_force("envoy.retries", "phi-3", good) == ("3", "tune:phi-3")
     assert in_force("envoy.http", "phi-3", good) == ("http2", "tune")
     assert in_force("envoy.eject_ms", "phi-3", good) == (None, "default")
+
+
+def test_a_key_that_is_no_hash_keeps_all_its_last_good_values() -> None:
+    last = {"tune:phi-3 envoy.retries": "3", "tune envoy.retries": "1", "tune:sdxl envoy.retries": "2"}
+    assert good_tunes({}, last, ["tune:phi-3", "tune"]) == {"phi-3": {"envoy.retries": "3"}, "": {"envoy.retries": "1"}}
 
 
 @given(st.dictionaries(st.sampled_from(["", "phi-3"]), st.dictionaries(st.sampled_from([*REGISTRY, "x"]), st.text())))

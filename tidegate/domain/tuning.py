@@ -6,12 +6,14 @@ validation and `rejected` follow from that.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Final
 
 from tidegate.domain import upstream
+from tidegate.domain.flow import settings as flow
+from tidegate.domain.pick import settings as pick
 from tidegate.domain.tunable import Tunable
 
 EVERYWHERE: Final = ""
@@ -30,7 +32,11 @@ class Group:
     tunables: tuple[Tunable, ...]
 
 
-GROUPS: Final = (Group("How Envoy treats a cluster", "Envoy has a change within a second.", upstream.TUNABLES),)
+GROUPS: Final = (
+    Group("How Envoy treats a cluster", "Envoy has a change within a second.", upstream.TUNABLES),
+    Group("Which replica ext_proc picks", "In `pick` clusters, from the next request on.", pick.TUNABLES),
+    Group("Requests that wait in the gateway", "From the next request on.", flow.TUNABLES),
+)
 
 REGISTRY: Final[Mapping[str, Tunable]] = {t.name: t for group in GROUPS for t in group.tunables}
 
@@ -62,18 +68,27 @@ def tune_key(scope: str, name: str) -> str:
     return f"tune:{scope} {name}" if scope else f"tune {name}"
 
 
-def check_tunes(tunes: Tunes) -> dict[str, str]:
-    """Why fields of `tunes` are not accepted: `tune:phi-3 load.vram` → a sentence. Pure."""
-    return {tune_key(scope, name): why for scope, name, text in _fields(tunes) if (why := check(scope, name, text))}
+def check_tunes(tunes: Tunes, last_good: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Why fields of `tunes` are not accepted: `tune:phi-3 load.vram` → a sentence, with what stays in force. Pure."""
+    faults = ((scope, name, check(scope, name, text)) for scope, name, text in _fields(tunes))
+    return {tune_key(scope, name): why + _stays(scope, name, last_good or {}) for scope, name, why in faults if why}
 
 
-def good_tunes(tunes: Tunes, last_good: Mapping[str, str]) -> dict[str, dict[str, str]]:
+def _stays(scope: str, name: str, last_good: Mapping[str, str]) -> str:
+    last = last_good.get(tune_key(scope, name))
+    if last is not None and check(scope, name, last) is None:
+        return f"; the last good value {last} stays in force"
+    return "; what was in force stays" if name in REGISTRY else ""
+
+
+def good_tunes(tunes: Tunes, last_good: Mapping[str, str], broken: Collection[str] = ()) -> dict[str, dict[str, str]]:
     """`tunes` with nothing bad in it: a bad text gives way to that of `last_good`, by tune_key, or leaves.
 
-    What `last_good` holds is checked as well, since an earlier release may have written it.
+    `broken` are keys that cannot be read, `tune` or `tune:{cluster}`: all of theirs in `last_good` stays. What
+    `last_good` holds is checked as well, since an earlier release may have written it.
     """
     kept: dict[str, dict[str, str]] = {}
-    for scope, name, typed in _fields(tunes):
+    for scope, name, typed in [*_unreadable(last_good, broken), *_fields(tunes)]:
         for text in (typed, last_good.get(tune_key(scope, name))):
             if text is not None and check(scope, name, text) is None:
                 kept.setdefault(scope, {})[name] = text
@@ -87,6 +102,18 @@ def in_force(name: str, cluster: str, good: Tunes) -> tuple[str | None, str]:
         if (text := good.get(scope, {}).get(name)) is not None:
             return text, origin
     return None, "default"
+
+
+def flat(tunes: Tunes) -> dict[str, str]:
+    """Every field by its tune_key."""
+    return {tune_key(scope, name): text for scope, name, text in _fields(tunes)}
+
+
+def _unreadable(last_good: Mapping[str, str], broken: Collection[str]) -> Iterator[tuple[str, str, str]]:
+    for full, text in last_good.items():
+        key, _, name = full.partition(" ")
+        if key in broken:
+            yield key.partition(":")[2], name, text
 
 
 def _fields(tunes: Tunes) -> Iterator[tuple[str, str, str]]:

@@ -8,6 +8,8 @@ from typing import Any, Protocol
 
 from tidegate.domain.operators import FieldChange
 from tidegate.domain.sample import EndpointSample, NodeSample, NodeTick
+from tidegate.store.picks import PickBatch
+from tidegate.domain.tuning import good_tunes
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +26,10 @@ class RawOperatorKeys:
     splits: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     broken: Mapping[str, str] = field(default_factory=dict)
     tuned: Mapping[str, str] = field(default_factory=dict)
+
+    def good_tunes(self) -> dict[str, dict[str, str]]:
+        """`tunes` with nothing bad in it: of what is refused, the last good value that the controller knows."""
+        return good_tunes(self.tunes, self.tuned, self.broken)
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +154,16 @@ class Nudges(Protocol):
         """One item a word, from the first `anext` on. Ends only by raising a StoreError."""
 
 
+class PickShare(Protocol):
+    """What instances of ext_proc tell one another of their dispatches. A message may be lost, or late."""
+
+    async def share(self, batch: PickBatch) -> None:
+        """Tell every instance, this one included."""
+
+    def shared(self) -> AsyncIterator[PickBatch]:
+        """Batches of every instance, from the first `anext` on. Ends only by raising a StoreError."""
+
+
 class Presence(Protocol):
     """Who is alive: services beat, status looks."""
 
@@ -161,7 +177,7 @@ class Presence(Protocol):
         """service → instance → info (with `beat_at_ms`), of every instance whose beat has not expired."""
 
 
-class Store(SampleSink, SampleSource, TimeSource, OperatorKeys, DecisionLog, Nudges, Presence, Protocol):
+class Store(SampleSink, SampleSource, TimeSource, OperatorKeys, DecisionLog, Nudges, PickShare, Presence, Protocol):
     """Everything, as one object: what RedisStore and MemoryStore implement."""
 
     async def ping(self) -> None:
