@@ -23,6 +23,7 @@ from tidegate.cli.binaries import redis_server_binary
 from tidegate.domain.errors import ConfigError, StoreError, StoreRefused, StoreUnavailable
 from tidegate.domain.operators import FieldChange
 from tidegate.domain.sample import Status
+from tidegate.store.picks import PickBatch
 from tidegate.store.ports import ClusterDecision, Event, RawOperatorKeys
 from tidegate.store.redis import RedisStore
 
@@ -53,6 +54,8 @@ CALLS: dict[str, Callable[[RedisStore], Any]] = {
     "present": lambda store: store.present(),
     "nudge": lambda store: store.nudge(),
     "nudges": lambda store: anext(store.nudges()),
+    "share": lambda store: store.share(PickBatch("a", [])),
+    "shared": lambda store: anext(store.shared()),
     "time_ms": lambda store: store.time_ms(),
     "ping": lambda store: store.ping(),
 }

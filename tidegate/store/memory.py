@@ -11,6 +11,7 @@ from tidegate.domain.errors import StoreUnavailable
 from tidegate.domain.operators import FieldChange
 from tidegate.domain.sample import EndpointSample, NodeSample, NodeTick
 from tidegate.store import schema
+from tidegate.store.picks import PickBatch
 from tidegate.store.ports import ClusterDecision, Event, RawOperatorKeys
 
 TICKS_KEPT = 10_000  # a reader that falls further behind loses its connection, as it does on Redis
@@ -38,6 +39,7 @@ class MemoryStore:
         self._beats: dict[tuple[str, str], tuple[bytes, int]] = {}
         self._readers: set[asyncio.Queue[NodeTick | None]] = set()
         self._nudged: set[asyncio.Queue[bool]] = set()
+        self._pickers: set[asyncio.Queue[PickBatch | None]] = set()
 
     async def publish(self, tick: NodeTick, *, ttl_ms: int) -> None:
         """Keep the samples until `ttl_ms` has passed and hand the tick to every reader."""
@@ -204,6 +206,25 @@ class MemoryStore:
             self._nudged.discard(reader)
         raise StoreUnavailable("the store is closed")
 
+    async def share(self, batch: PickBatch) -> None:
+        """Hand the batch to every reader; one that is full misses it."""
+        self._now()
+        for reader in self._pickers:
+            if reader.qsize() < TICKS_KEPT:
+                reader.put_nowait(batch)
+
+    async def shared(self) -> AsyncIterator[PickBatch]:
+        """Batches from the moment of the first `anext`. Raises StoreUnavailable after `close()`."""
+        self._now()
+        reader: asyncio.Queue[PickBatch | None] = asyncio.Queue()
+        self._pickers.add(reader)
+        try:
+            while (batch := await reader.get()) is not None:
+                yield batch
+        finally:
+            self._pickers.discard(reader)
+        raise StoreUnavailable("the store is closed")
+
     async def beat(self, service: str, instance: str, info: Mapping[str, Any], *, ttl_ms: int) -> None:
         """Keep the info, with `beat_at_ms`, until `ttl_ms` has passed."""
         now = self._now()
@@ -235,6 +256,8 @@ class MemoryStore:
             reader.put_nowait(None)
         for nudged in self._nudged:
             nudged.put_nowait(False)
+        for picker in self._pickers:
+            picker.put_nowait(None)
 
     def _now(self) -> int:
         if not self.available:

@@ -8,8 +8,8 @@ from typing import Any, Protocol
 
 from tidegate.domain.operators import FieldChange
 from tidegate.domain.sample import EndpointSample, NodeSample, NodeTick
-from tidegate.store.picks import PickBatch
 from tidegate.domain.tuning import good_tunes
+from tidegate.store.picks import PickBatch
 
 
 @dataclass(frozen=True, slots=True)

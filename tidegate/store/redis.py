@@ -33,6 +33,7 @@ from tidegate.settings.redis_url import CLUSTER_SCHEME, SENTINEL_SCHEME, RedisUr
 from tidegate.store import commands, schema
 from tidegate.store.commands import Command
 from tidegate.store.fields import text, texts
+from tidegate.store.picks import PickBatch, decode_picks, encode_picks
 from tidegate.store.ports import ClusterDecision, Event, RawOperatorKeys
 
 _REDIS_FAULTS = (RedisError, RedisClusterException, OSError)  # OSError: TimeoutError of asyncio is one
@@ -267,6 +268,23 @@ class RedisStore:
         async with contextlib.aclosing(self._messages(self._keys.decided)) as messages:
             async for _ in messages:
                 yield
+
+    async def share(self, batch: PickBatch) -> None:
+        """PUBLISH on `picks`."""
+        sent: list[Command] = [("PUBLISH", self._keys.picks, encode_picks(batch))]
+        if self._atomic:
+            self._refuse_when_closed()
+            self._raise_faults(await self._guard(self._replies(sent)))
+        else:
+            await self._read(sent)
+
+    async def shared(self) -> AsyncIterator[PickBatch]:
+        """Messages of `picks`; garbage is skipped. Raises StoreUnavailable as `ticks` does."""
+        async with contextlib.aclosing(self._messages(self._keys.picks)) as messages:
+            async for message in messages:
+                batch = decode_picks(message)
+                if batch is not None:
+                    yield batch
 
     # --- presence -------------------------------------------------------------------------------------------
 

@@ -53,6 +53,7 @@ class Keys:
                  decided                           channel         an empty message: look at once
     Services:    service:{service}:{instance}      string, expires JSON with beat_at_ms
                  services                          zset            {service}|{instance} by beat_at_ms
+    ext_proc:    picks                             channel         dispatches of an instance, as `picks` draws them
     """
 
     prefix: str = "tidegate"
@@ -104,6 +105,10 @@ class Keys:
     @property
     def decided(self) -> str:
         return self.of("decided")
+
+    @property
+    def picks(self) -> str:
+        return self.of("picks")
 
     def service(self, service: str, instance: str) -> str:
         return self.of(f"service:{service}:{instance}")
