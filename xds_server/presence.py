@@ -43,7 +43,7 @@ def describe(topology: Topology, publisher: Publisher, streams: Streams, listen:
         "listen": listen,
         "gateway": f"{desired.listen_host}:{desired.listen_port}" if desired else None,
         "clusters": clusters,
-        "refused": {**publisher.refused_tunes, **({"xds": publisher.refused} if publisher.refused else {})},
+        "refused": {"xds": publisher.refused} if publisher.refused else {},
         "envoys": [asdict(status) for status in streams.status(now_ms)],
     }
 

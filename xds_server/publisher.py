@@ -64,7 +64,6 @@ class Publisher:
         self.desired: Desired | None = None
         self._upstreams: dict[str, Upstream] = {}
         self.refused: str | None = None
-        self.refused_tunes: Mapping[str, str] = {}
         self.trouble: str | None = None
 
     async def run(self, tick_ms: int) -> None:
@@ -127,7 +126,7 @@ class Publisher:
         except StoreError as exc:
             self._tell(str(exc))
             return exc
-        self._view, self._ordered = self._view.ordered(weights, keys.tunes), True
+        self._view, self._ordered = self._view.ordered(weights, keys.good_tunes()), True
         if self.desired is not None:
             await self._publish()
         return None
@@ -158,7 +157,7 @@ class Publisher:
             registered=registered,
             departed=departed,
             samples=samples,
-            tunes=keys.tunes,
+            tunes=keys.good_tunes(),
             now_ms=self._clock_ms(),
         )
         return None
@@ -197,15 +196,15 @@ class Publisher:
         self._ordered = False
 
     def _tuned(self) -> Mapping[str, Upstream]:
-        """The settings of every cluster: those of the file, then `tune`, then `tune:{cluster}`."""
-        refused: dict[str, str] = {}
+        """The settings of every cluster: those of the file, then `tune`, then `tune:{cluster}`.
+
+        What is bad was left out as it was read; the controller says so.
+        """
         for cluster in self._topology.clusters:
             settings, last = cluster.envoy, self._upstreams.get(cluster.name, cluster.envoy)
-            for scope, key in (("", "tune"), (cluster.name, f"tune:{cluster.name}")):
-                settings, why = tuned(settings, self._view.tunes.get(scope, {}), last)
-                refused |= {f"{key} {field}": sentence for field, sentence in why.items()}
+            for scope in ("", cluster.name):
+                settings, _ = tuned(settings, self._view.tunes.get(scope, {}), last)
             self._upstreams[cluster.name] = settings
-        self.refused_tunes = refused
         return dict(self._upstreams)
 
     def _serve(self, desired: Desired) -> None:
