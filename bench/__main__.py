@@ -13,7 +13,18 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from bench import agent_fleet, agent_latency, body_memory, ext_proc_cpu, page_parse, parse_cost, report, xds_scale
+from bench import (
+    agent_fleet,
+    agent_latency,
+    body_memory,
+    ext_proc_cpu,
+    page_parse,
+    parse_cost,
+    report,
+    weight_shift,
+    xds_process,
+    xds_scale,
+)
 from bench.body import chat_body
 from bench.driver import measure
 from bench.load import Generator, generator
@@ -35,6 +46,14 @@ APART: dict[str, tuple[str, Callable[[float], list[dict[str, Any]]]]] = {
     "xds-scale": (
         "1,000 endpoints before 50 Envoys, both protocols",
         lambda seconds: xds_scale.measure(seconds=seconds),
+    ),
+    "xds-process": (
+        "`tidegate xds` with its controller at 1,000 endpoints",
+        lambda seconds: xds_process.measure(2 * seconds),
+    ),
+    "weight-shift": (
+        "from redis-cli HSET to traffic on a real Envoy",
+        lambda seconds: weight_shift.measure(round(15 * seconds)),
     ),
 }
 # Connections and body: an ordinary long prompt, a whole book, and what the limit still lets through.
