@@ -17,7 +17,7 @@ def arrivals(trace: Trace, seed: int, rate: float, limit: int | None = None, jit
     Seed 0 begins where the trace does, others at a random request, and go around. Stamps on a grid are spread over
     `jitter` (0 to 1) of its quantum, since within it nobody knows when a request came.
     """
-    rng = random.Random(f"arrivals {seed}")
+    rng = random.Random(f"arrivals {seed}")  # noqa: S311
     requests = _rotated(trace, rng.randrange(len(trace.requests)) if seed else 0)[:limit]
     stamps = [r.at_seconds + rng.random() * jitter * trace.quantum_seconds for r in requests]
     order = sorted(range(len(requests)), key=stamps.__getitem__)

@@ -48,7 +48,7 @@ class Policy(Protocol):
 class Plain:
     """A policy that learns nothing. Policies of the lab begin here and say what they do otherwise."""
 
-    def sent(self, call: Call, replica: int, now: float) -> object:
+    def sent(self, call: Call, replica: int, now: float) -> None:
         """Nothing is counted, nobody is told."""
 
     def began(self, call: Call, replica: int, now: float) -> None:

@@ -28,11 +28,11 @@ class Replay:
     def __init__(self, calls: Several[Call], conditions: Conditions, entry: Entry, seed: int) -> None:
         self.calls, self.now = calls, 0.0
         self._conditions, self._entry = conditions, entry
-        self._rng = random.Random(f"replay {seed}")
+        self._rng = random.Random(f"replay {seed}")  # noqa: S311
         self.fleet = [Replica(number, _params(conditions, number)) for number in range(conditions.replicas)]
         believed = _believed(conditions)
         self._pickers: list[Policy] = [
-            entry.build(Setting(believed, self.fleet, random.Random(f"picker {seed} {number}")))
+            entry.build(Setting(believed, self.fleet, random.Random(f"picker {seed} {number}")))  # noqa: S311
             for number in range(conditions.pickers)
         ]
         self._held: list[deque[Call]] = [deque() for _ in self._pickers]  # the gateways' queues

@@ -87,8 +87,6 @@ class Replica:
         looks = self._looks
         if not looks or now - looks[-1][0] >= _LOOK_SECONDS:
             counters = self.engine.counters
-            looks.append(
-                (now, counters.prefix_queried_tokens, counters.prefix_hit_tokens, counters.generation_tokens)
-            )
+            looks.append((now, counters.prefix_queried_tokens, counters.prefix_hit_tokens, counters.generation_tokens))
             while now - looks[0][0] > _WINDOW_SECONDS:
                 looks.popleft()

@@ -44,7 +44,7 @@ KINDS: Final[Mapping[str, Kind]] = {
 
 def generate(kind: str, count: int, seed: int = 0) -> Trace:
     """`count` requests of a kind of KINDS; the same seed gives the same trace."""
-    rng, figures = random.Random(f"{kind} {seed}"), KINDS[kind]
+    rng, figures = random.Random(f"{kind} {seed}"), KINDS[kind]  # noqa: S311
     prefixes = _Prefixes(rng, figures.reuse)
     requests, at = [], 0.0
     for _ in range(count):

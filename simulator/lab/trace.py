@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import pairwise
 from statistics import median
 from typing import Final, NamedTuple
 
@@ -42,8 +43,24 @@ def trace_of(name: str, requests: Sequence[TraceRequest]) -> Trace:
     return Trace(name, ordered, _quantum([request.at_seconds for request in ordered]))
 
 
+def fitted(trace: Trace, longest: int) -> tuple[Trace, int]:
+    """The trace with no request of more than `longest` tokens, prompts cut to fit; and how many were cut."""
+    cut = [r for r in trace.requests if r.prompt_tokens + r.output_tokens > longest]
+    if not cut:
+        return trace, 0
+    return replace(trace, requests=tuple(_cut(r, longest) for r in trace.requests)), len(cut)
+
+
+def _cut(request: TraceRequest, longest: int) -> TraceRequest:
+    output = min(request.output_tokens, longest - 1)
+    prompt = min(request.prompt_tokens, longest - output)
+    return request._replace(
+        prompt_tokens=prompt, output_tokens=output, blocks=request.blocks[: -(-prompt // BLOCK_TOKENS)]
+    )
+
+
 def _quantum(stamps: Sequence[float]) -> float:
     """The usual gap between different stamps where at least half of them repeat, else 0."""
-    gaps = [later - earlier for earlier, later in zip(stamps, stamps[1:], strict=False)]
+    gaps = [later - earlier for earlier, later in pairwise(stamps)]
     rising = [gap for gap in gaps if gap > 0]
     return median(rising) if rising and len(rising) < len(gaps) / 2 else 0.0

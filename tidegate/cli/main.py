@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from tidegate.cli import check_config, operate, services, status
+from tidegate.cli import check_config, lab, operate, services, status
 from tidegate.cli.up.command import up
 from tidegate.domain.errors import BinaryNotFound, ConfigError, TidegateError
 
@@ -40,6 +40,7 @@ app.command()(up)
 services.register(app)
 app.command("status")(status.status)
 app.command("check-config")(check_config.check_config)
+app.command("lab")(lab.lab)
 operate.register(app)
 
 

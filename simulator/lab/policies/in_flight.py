@@ -13,7 +13,7 @@ class InFlight(Plain):
         self.in_flight = [0] * len(setting.fleet)
         self._rng = setting.rng
 
-    def sent(self, call: Call, replica: int, now: float) -> object:  # noqa: ARG002
+    def sent(self, call: Call, replica: int, now: float) -> None:  # noqa: ARG002
         """One more."""
         self.in_flight[replica] += 1
 

@@ -35,7 +35,7 @@ class Oracle(Plain):
         costs = [wait + book.own(call, mean) for wait, book in zip(waits, self._books, strict=True)]
         return min(range(len(costs)), key=costs.__getitem__)
 
-    def sent(self, call: Call, replica: int, now: float) -> object:  # noqa: ARG002
+    def sent(self, call: Call, replica: int, now: float) -> None:  # noqa: ARG002
         """Its blocks are as good as cached for those that come after it."""
         self._books[replica].add(call)
 

@@ -17,7 +17,7 @@ class PrefixBooks(InFlight):
         self._blocks = setting.params.kv_blocks - 1
         self._sent: list[OrderedDict[int, None]] = [OrderedDict() for _ in setting.fleet]
 
-    def sent(self, call: Call, replica: int, now: float) -> object:
+    def sent(self, call: Call, replica: int, now: float) -> None:
         """Its blocks will be there; a chain's end is forgotten before its beginning."""
         super().sent(call, replica, now)
         books = self._sent[replica]

@@ -20,4 +20,4 @@ class SecondBlockHash(Plain):
     def choose(self, call: Call, now: float) -> int | None:  # noqa: ARG002
         """The same replica for the same beginning."""
         key = call.blocks[1] if len(call.blocks) > 1 else (call.blocks[0] if call.blocks else -1 - call.number)
-        return xxh64_intdigest(str(key)) % self._count
+        return xxh64_intdigest(b"%d" % key) % self._count

@@ -1,6 +1,6 @@
 """Weighted sum of normalised scores, as llm-d-router's endpoint picker: prefix 3, queue 2, KV 2, samples of 50 ms.
 
-    score = 3 · matched blocks / blocks + 2 · (longest − own queue) / (longest − shortest) + 2 · (1 − KV in use)
+score = 3 · matched blocks / blocks + 2 · (longest − own queue) / (longest − shortest) + 2 · (1 − KV in use)
 """
 
 from __future__ import annotations
