@@ -7,6 +7,7 @@ from typing import Final
 
 from tidegate.domain.pick.situation import Situation
 from tidegate.domain.pick.terms.adapter import adapter
+from tidegate.domain.pick.terms.decode import decode
 from tidegate.domain.pick.terms.interference import interference
 from tidegate.domain.pick.terms.prefill import prefill
 from tidegate.domain.pick.terms.ramp import ramp
@@ -22,6 +23,7 @@ TERMS: Final[tuple[tuple[str, Term], ...]] = (
     ("ramp", ramp),
     ("session", session),
     ("interference", interference),
+    ("decode", decode),
 )
 
 

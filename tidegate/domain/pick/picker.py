@@ -88,8 +88,11 @@ class ClusterPicker:
         last = replica.sample
         if last is not None and sample.sampled_at_ms < last.sampled_at_ms and last.is_fresh(int(now_ms), self._ttl_ms):
             return
+        windows = replica.speed.windows
         if replica.sampled(sample, now_ms, self._settings, self._ttl_ms):
             self._index.clear(replica.slot)
+        if replica.speed.windows != windows:
+            self._level_speeds()
         self._index.resize(replica.slot, replica.capacity or self._settings.kv_tokens)
         for name in sample.loras:
             replica.adapters[name] = None
@@ -179,6 +182,12 @@ class ClusterPicker:
             self._slots[slot] = replica
         self._index.add(slot, self._settings.kv_tokens)
         return replica
+
+    def _level_speeds(self) -> None:
+        """The fleet's factor: the median of what its replicas taught."""
+        taught = sorted(r.speed.factor for r in self._replicas.values() if r.speed.windows)
+        for replica in self._replicas.values():
+            replica.speed.fleet = taught[len(taught) // 2]
 
     def _usable(self, now_ms: float) -> list[Replica]:
         """Open and fresh; those that show no progress only where there are no others."""

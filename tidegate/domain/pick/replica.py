@@ -99,7 +99,7 @@ class Replica:
 
     def pace(self, settings: PickSettings, now_ms: float) -> None:
         """The rate at which it works, by what it last said."""
-        rate = model_rate(settings, self.running, self.context) * self.speed.factor
+        rate = model_rate(settings, self.running, self.context) * self.speed.relative
         self.ms_per_token = 1 / rate
         self.queued.drain(rate, now_ms)
 

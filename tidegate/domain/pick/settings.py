@@ -26,6 +26,7 @@ class PickSettings:
     sequence_seconds: float = 60e-6
     context_seconds: float = 22e-9
     interference: float = 0.0
+    decode: float = 0.2
     adapter_seconds: float = 0.3
     session_seconds: float = 0.0
     ramp_seconds: float = 5.0
@@ -94,6 +95,12 @@ _BY_FIELD: Final[Mapping[str, Tunable]] = {
         "pick.interference",
         "interference",
         "what a second that a running request waits for this prefill counts; 0 counts none",
+        most=10.0,
+    ),
+    "decode": _number(
+        "pick.decode",
+        "decode",
+        "what a second of decoding counts that the sequences and contexts of a replica add to this request",
         most=10.0,
     ),
     "adapter_seconds": _number(
