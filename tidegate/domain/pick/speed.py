@@ -32,6 +32,7 @@ class Speed:
     def __init__(self) -> None:
         self.factor = self.fleet = 1.0
         self.windows = 0
+        self._begun = False
         self._expected_ms = self._took_ms = self._tokens = 0.0
 
     def busy(self, tokens: float, took_ms: float, model_rate: float, step_tokens: int) -> bool:
