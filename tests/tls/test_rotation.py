@@ -1,0 +1,93 @@
+"""Certificates change while a real Envoy serves constant load: no request fails, and new connections take the new ones."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import httpx
+import pytest
+
+from tests.conftest import wait_until
+from tests.tls.authority import Authority, replace
+from tests.tls.world import NAME, World
+from tests.up.cluster import Load
+
+pytestmark = [pytest.mark.envoy, pytest.mark.redis]
+SERVICES = ("xds", "ext-proc")
+BODY = {"model": "https", "messages": []}
+
+
+@pytest.fixture
+def load(world: World) -> Iterator[Load]:
+    """Requests until the test ends; every one of them is answered."""
+    with Load(world.gateway, BODY, threads=2) as load:
+        wait_until(lambda: load.statuses["200"] > 10, what="load")
+        yield load
+        before = load.statuses["200"]
+        wait_until(lambda: load.statuses["200"] > before + 10, what="load after all")
+    assert set(load.statuses) == {"200"}
+
+
+def reloads(world: World, pair: str = "server") -> list[float]:
+    return [world.metric(service, f'tidegate_tls_reloads_total{{pair="{pair}"}}') for service in SERVICES]
+
+
+def serials(world: World) -> set[int]:
+    """Of the client certificates that Envoy holds."""
+    found = httpx.get(f"http://127.0.0.1:{world.admin}/certs").json()["certificates"]
+    return {int(chain["serial_number"], 16) for one in found for chain in one.get("cert_chain", [])}
+
+
+def test_a_new_pair_of_the_servers_is_shown_in_new_handshakes(world: World, load: Load) -> None:
+    before = reloads(world)
+    pair = world.authority.leaf(NAME)
+    pair.write(world.folder, "server")
+    ports = {world.xds_port, world.ext_proc_port}
+    wait_until(lambda: {world.serial(port) for port in ports} == {pair.serial}, what="the new certificate")
+    assert reloads(world) == [one + 1 for one in before]
+
+
+def test_a_pair_that_does_not_fit_leaves_the_last_good_one_and_is_said_once(world: World, load: Load) -> None:
+    good, other = world.serial(world.xds_port), world.authority.leaf(NAME)
+    failures = 'tidegate_tls_reload_failures_total{pair="server"}'
+    certificate = world.server_pair.certificate.read_bytes()
+    before = {service: world.metric(service, failures) for service in SERVICES}
+    replace(world.server_pair.certificate, other.certificate)
+    for service in SERVICES:
+        wait_until(lambda s=service: world.metric(s, failures) == before[s] + 1, what=f"{service} says so")
+    assert {world.serial(port) for port in (world.xds_port, world.ext_proc_port)} == {good}
+    said = [line for line in world.log("xds").splitlines() if "new certificates are not taken" in line]
+    assert len(said) == before["xds"] + 1
+    assert "do not fit together" in said[-1]
+    replace(world.server_pair.certificate, certificate)
+
+
+def test_the_clients_authority_changes_by_way_of_both(world: World, load: Load) -> None:
+    """Both are trusted until every client has a pair of the newer one: Envoy, and xds, which asks ext_proc."""
+    newer, moment = Authority("newer"), time.monotonic()
+    try:
+        change_authority(world, world.authority, newer)
+        assert world.serves(world.xds_port, world.authority, newer.leaf("anyone"))
+        world.kill("xds")
+        world.start_xds()
+        wait_until(lambda: world.metric("xds", "tidegate_xds_streams") == 1, what="Envoy is back, by its new pair")
+        assert world.metric("xds", "tidegate_xds_picker_away") == 0
+    finally:
+        change_authority(world, newer, world.authority)
+    assert load.bad_since(moment) == []
+
+
+def change_authority(world: World, old: Authority, newer: Authority) -> None:
+    """Clients of `newer` instead of `old`, servers and clients one after the other."""
+    before, own = reloads(world), reloads(world, "ext_proc")[0]
+    replace(world.folder / "client-ca.crt", old.pem + newer.pem)
+    wait_until(lambda: all(a > b for a, b in zip(reloads(world), before, strict=True)), what="both are trusted")
+    envoys, stale = newer.leaf("envoy"), old.leaf("anyone")
+    envoys.write(world.folder / "envoy", "client")
+    newer.leaf("xds").write(world.folder, "xds")
+    wait_until(lambda: envoys.serial in serials(world), what="Envoy's new pair")
+    wait_until(lambda: reloads(world, "ext_proc")[0] > own, what="xds' new pair")
+    newer.write(world.folder / "client-ca.crt")
+    for port in (world.xds_port, world.ext_proc_port):
+        wait_until(lambda p=port: not world.serves(p, world.authority, stale), what="the old one is not trusted")
