@@ -1,26 +1,44 @@
-"""One request: parse → cluster → replica → answer."""
+"""One request: parse → cluster → class → door of the cluster → answer, at once or later."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from time import perf_counter
 
+from ext_proc.flow.arrival import Arrival, Placed
+from ext_proc.flow.explain import explanation
+from ext_proc.flow.gates import Gates
+from ext_proc.flow.later import Reply
+from ext_proc.flow.sample_log import PickLog
+from ext_proc.flow.sorting import sort
+from ext_proc.flow.weigh import FirstGuess, Outputs, cost_of, work_of
 from ext_proc.metrics import ExtProcMetrics
 from ext_proc.parse.request import parse_request
-from ext_proc.recent import RecentRequests
-from ext_proc.responses import refused, rewritten, routed
+from ext_proc.recent import Read, RecentRequests
+from ext_proc.responses import refused, routed, written
 from ext_proc.rewrite import under_model
 from ext_proc.route import Routed, Routes
 from ext_proc.session import Attributes
 from ext_proc.tokens import TokenBook
 from ext_proc.view import FleetView
+from tidegate.domain.flow.classes import Classes
+from tidegate.domain.flow.settings import SessionKey
 from tidegate.domain.refusal import Refusal, dialect_of
 from tidegate.domain.request import RequestInfo
-from tidegate.domain.wire import CONTENT_ENCODING_ATTRIBUTE, CONTENT_TYPE_ATTRIBUTE, PATH_ATTRIBUTE
+from tidegate.domain.wire import (
+    CONTENT_ENCODING_ATTRIBUTE,
+    CONTENT_TYPE_ATTRIBUTE,
+    EXPLAIN_HEADER,
+    PATH_ATTRIBUTE,
+)
 
 
 class Decider:
-    """Decides requests on the current view. `clock` gives Unix milliseconds; `recent` keeps the last ones, if any."""
+    """Decides requests on the current view.
+
+    `clock` gives Unix milliseconds; `recent` keeps the last requests, if any; `outputs` knows how long answers are;
+    `explain` allows clients to ask why; `picks` logs some of the picks.
+    """
 
     def __init__(
         self,
@@ -32,48 +50,101 @@ class Decider:
         max_request_bytes: int,
         clock: Callable[[], int],
         recent: RecentRequests | None = None,
+        gates: Gates | None = None,
+        classes: Classes | None = None,
+        outputs: Outputs | None = None,
+        explain: bool = False,
+        picks: PickLog | None = None,
     ) -> None:
-        self._routes, self._fleet, self._tokens, self._metrics = routes, fleet, tokens, metrics
-        self._max_request_bytes, self._clock, self._recent = max_request_bytes, clock, recent
+        self._routes, self._tokens, self._metrics = routes, tokens, metrics
+        self._max_request_bytes, self._recent, self._picks = max_request_bytes, recent, picks
+        self._gates = gates or Gates(fleet, clock)
+        self._classes, self._outputs, self._explain = classes or Classes(), outputs or FirstGuess(), explain
 
-    def decide(self, body: bytes, attributes: Attributes) -> bytes:
-        """A serialised ProcessingResponse: where the request goes, or what its client is answered."""
+    def decide(self, body: bytes, attributes: Attributes) -> Reply:
+        """A serialised ProcessingResponse: where the request goes, or what its client is answered; perhaps later."""
         started = perf_counter()
         path = attributes.get(PATH_ATTRIBUTE) or "/"
-        try:
-            response = self._route(body, path, attributes)
-        except Refusal as refusal:
-            self._metrics.refused(refusal.reason)
-            if self._recent is not None:
-                self._recent.refused(path, refusal)
-            response = refused(refusal, dialect_of(path))
+        reply = self._reply(body, path, attributes)
         self._metrics.took(perf_counter() - started)
-        return response
+        return reply
 
-    def _route(self, body: bytes, path: str, attributes: Attributes) -> bytes:
-        content_type = attributes.get(CONTENT_TYPE_ATTRIBUTE)
-        encoding = attributes.get(CONTENT_ENCODING_ATTRIBUTE)
-        info = parse_request(
+    def _reply(self, body: bytes, path: str, attributes: Attributes) -> Reply:
+        read: Read | None = None
+        try:
+            info = self._parse(body, path, attributes)
+            if self._recent is not None:
+                read = self._recent.read(path, info)
+            there = self._routes.route(info, attributes.header)
+            new_body = self._renamed(body, there, attributes)
+        except Refusal as refusal:
+            return self._refused(refusal, path, read)
+        asks = self._explain and attributes.header(EXPLAIN_HEADER) == "1"
+
+        def answer(outcome: Placed | Refusal) -> bytes:
+            if isinstance(outcome, Refusal):
+                return self._refused(outcome, path, read)
+            destinations = tuple(one.destination for one in outcome.pick.chosen)
+            self._went(info, there, outcome, destinations, read)
+            if new_body is None and not asks:
+                return routed(there.cluster, destinations)
+            why = explanation(outcome.pick, outcome.waited_ms) if asks else None
+            return written(there.cluster, destinations, body=new_body, explanation=why)
+
+        return self._gates.of(there.cluster).admit(self._arrival(info, there, len(body), attributes, answer))
+
+    def _parse(self, body: bytes, path: str, attributes: Attributes) -> RequestInfo:
+        return parse_request(
             body,
             path=path,
-            content_type=content_type,
-            content_encoding=encoding,
+            content_type=attributes.get(CONTENT_TYPE_ATTRIBUTE),
+            content_encoding=attributes.get(CONTENT_ENCODING_ATTRIBUTE),
             max_bytes=self._max_request_bytes,
         )
-        if self._recent is not None:
-            self._recent.read(path, info)
-        there = self._routes.route(info, attributes.header)
-        destinations = self._fleet.cluster(there.cluster).destinations(self._clock(), there.adapter)
-        if there.write_model is None:
-            response = routed(there.cluster, destinations)
-        else:
-            body = under_model(body, there.write_model, content_type, encoding, self._max_request_bytes)
-            response = rewritten(there.cluster, destinations, body)
-        self._went(info, there, destinations)
-        return response
 
-    def _went(self, info: RequestInfo, there: Routed, destinations: tuple[str, ...]) -> None:
+    def _renamed(self, body: bytes, there: Routed, attributes: Attributes) -> bytes | None:
+        """The body under the name that it needs; None when it stays as it is."""
+        if there.write_model is None:
+            return None
+        content_type = attributes.get(CONTENT_TYPE_ATTRIBUTE)
+        encoding = attributes.get(CONTENT_ENCODING_ATTRIBUTE)
+        return under_model(body, there.write_model, content_type, encoding, self._max_request_bytes)
+
+    def _arrival(
+        self,
+        info: RequestInfo,
+        there: Routed,
+        size_bytes: int,
+        attributes: Attributes,
+        answer: Callable[[Placed | Refusal], bytes],
+    ) -> Arrival:
+        ratio = self._tokens.ratio_of(there.cluster)
+        key = SessionKey(self._gates.of(there.cluster).settings.session)
+        work = work_of(info, ratio, self._outputs.expected(there.cluster, info), there.adapter, key)
+        queues = sort(self._classes, info, work.prompt_tokens, attributes.header)
+        return Arrival(
+            priority=queues.priority,
+            class_name=queues.group.name,
+            user=queues.user,
+            weight=queues.group.weight,
+            cost=cost_of(work),
+            size_bytes=size_bytes,
+            work=work,
+            answer=answer,
+        )
+
+    def _refused(self, refusal: Refusal, path: str, read: Read | None) -> bytes:
+        self._metrics.refused(refusal.reason)
+        if self._recent is not None:
+            self._recent.refused(path, refusal, read)
+        return refused(refusal, dialect_of(path))
+
+    def _went(
+        self, info: RequestInfo, there: Routed, outcome: Placed, destinations: tuple[str, ...], read: Read | None
+    ) -> None:
         self._metrics.decided(there.cluster, "pick" if destinations else "weights")
         self._tokens.dispatched(there.cluster, info)
         if self._recent is not None:
-            self._recent.sent(there.cluster, there.write_model, destinations)
+            self._recent.sent(there.cluster, there.write_model, destinations, read)
+        if self._picks is not None:
+            self._picks.picked(there.cluster, outcome)

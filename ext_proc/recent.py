@@ -12,32 +12,35 @@ from tidegate.domain.request import RequestInfo
 
 KEPT: Final = 256
 
+Read = dict[str, Any]
+"""What was understood of one request."""
+
 
 class RecentRequests:
     """What was read from the last KEPT requests, and what became of each. Belongs to the event loop.
 
-    A decision calls `read`, then `sent` or `refused`; one that cannot be read calls `refused` alone.
+    A decision calls `read`, then `sent` or `refused` with what that gave, perhaps after others; one that cannot be
+    read calls `refused` alone.
     """
 
     def __init__(self) -> None:
         self._kept: deque[dict[str, Any]] = deque(maxlen=KEPT)
-        self._open: dict[str, Any] | None = None
 
-    def read(self, path: str, info: RequestInfo) -> None:
+    def read(self, path: str, info: RequestInfo) -> Read:
         """A body was understood."""
-        self._open = {"path": path, "request": told(info)}
+        return {"path": path, "request": told(info)}
 
-    def sent(self, cluster: str, written_model: str | None, destinations: tuple[str, ...]) -> None:
+    def sent(
+        self, cluster: str, written_model: str | None, destinations: tuple[str, ...], read: Read | None = None
+    ) -> None:
         """The request that was read goes there; `written_model` is the name that its body was given."""
         sent = {"cluster": cluster, "written_model": written_model, "destinations": list(destinations)}
-        self._kept.append({**(self._open or {}), "refused": None, **sent})
-        self._open = None
+        self._kept.append({**(read or {}), "refused": None, **sent})
 
-    def refused(self, path: str, refusal: Refusal) -> None:
+    def refused(self, path: str, refusal: Refusal, read: Read | None = None) -> None:
         """The request was answered instead."""
         why = {"reason": refusal.reason.value, "message": refusal.message}
-        self._kept.append({"path": path, "request": None, **(self._open or {}), "refused": why})
-        self._open = None
+        self._kept.append({"path": path, "request": None, **(read or {}), "refused": why})
 
     def last(self, count: int) -> list[dict[str, Any]]:
         """The newest `count`, oldest first. JSON-able."""

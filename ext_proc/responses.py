@@ -14,6 +14,7 @@ from tidegate.domain.wire import (
     DESTINATION_ENDPOINT,
     LB_METADATA_NAMESPACE,
     METADATA_CLUSTER,
+    METADATA_EXPLAIN,
     METADATA_NAMESPACE,
 )
 
@@ -37,14 +38,19 @@ def routed(cluster: str, destinations: tuple[str, ...]) -> bytes:
 
     No destinations: Envoy's own balancing chooses within the cluster.
     """
-    serialised: bytes = _to_cluster(cluster, destinations).SerializeToString(deterministic=True)
-    return serialised
+    return written(cluster, destinations)
 
 
-def rewritten(cluster: str, destinations: tuple[str, ...], body: bytes) -> bytes:
-    """`routed`, with another body. The buffer filter behind ext_proc sets its content-length."""
+def written(
+    cluster: str, destinations: tuple[str, ...], *, body: bytes | None = None, explanation: str | None = None
+) -> bytes:
+    """`routed`, with another body, of which the buffer filter behind ext_proc sets the content-length, or with an
+    explanation for the client."""
     response = _to_cluster(cluster, destinations)
-    response.request_body.response.body_mutation.body = body
+    if body is not None:
+        response.request_body.response.body_mutation.body = body
+    if explanation is not None:
+        response.dynamic_metadata[METADATA_NAMESPACE][METADATA_EXPLAIN] = explanation
     serialised: bytes = response.SerializeToString(deterministic=True)
     return serialised
 
@@ -60,6 +66,15 @@ def _to_cluster(cluster: str, destinations: tuple[str, ...]) -> pb.ProcessingRes
         lb = metadata.get_or_create_struct(LB_METADATA_NAMESPACE)
         lb[DESTINATION_ENDPOINT] = ",".join(destinations)
     return response
+
+
+@lru_cache(maxsize=64)
+def more_time(milliseconds: int) -> bytes:
+    """The answer takes up to so long. Envoy hears this once a message, up to its max_message_timeout."""
+    response = pb.ProcessingResponse()
+    response.override_message_timeout.FromMilliseconds(milliseconds)
+    serialised: bytes = response.SerializeToString()
+    return serialised
 
 
 def refused(refusal: Refusal, dialect: Dialect = Dialect.OPENAI) -> bytes:

@@ -2,7 +2,8 @@
 
     Envoy                               session
       request_body (BUFFERED)  ───▶     decide
-                               ◀───     BodyResponse + metadata, or ImmediateResponse
+                               ◀───     BodyResponse + metadata, or ImmediateResponse;
+                                        or first a call for more time, and that later
       any other kind           ───▶
                                ◀───     the empty answer of that kind
 
@@ -19,12 +20,14 @@ from envoy.extensions.filters.http.ext_proc.v3.processing_mode_pb2 import Proces
 from envoy.service.ext_proc.v3 import external_processor_pb2 as pb
 from google.protobuf.message import DecodeError
 
+from ext_proc.flow.later import Reply
 from ext_proc.responses import EMPTY_REPLIES
 from tidegate.domain.errors import ProtocolViolation
 from tidegate.domain.wire import header_attribute
 
-DecideRequest = Callable[[bytes, "Attributes"], bytes]
-"""Body and attributes of a request in, a serialised ProcessingResponse out. Raises nothing on any input."""
+DecideRequest = Callable[[bytes, "Attributes"], Reply]
+"""Body and attributes of a request in, a serialised ProcessingResponse out, perhaps later. Raises nothing on any
+input."""
 
 _FILTER: Final = "envoy.filters.http.ext_proc"
 _WHOLE_BODY: Final = (ProcessingMode.NONE, ProcessingMode.BUFFERED)  # NONE: the message does not tell
@@ -61,7 +64,7 @@ class Session:
         self._first: pb.ProcessingRequest | None = None
         self._decided = False
 
-    def handle(self, data: bytes) -> bytes:
+    def handle(self, data: bytes) -> Reply:
         """Answer one message. Raises ProtocolViolation when Envoy speaks otherwise than configured."""
         message = _parse(data)
         kind = message.WhichOneof("request")
@@ -74,7 +77,7 @@ class Session:
             raise ProtocolViolation(f"ext_proc message without a known request: {kind}")
         return reply
 
-    def _body(self, message: pb.ProcessingRequest) -> bytes:
+    def _body(self, message: pb.ProcessingRequest) -> Reply:
         if self._decided:
             raise ProtocolViolation("a second request body on one ext_proc stream; the mode must be BUFFERED")
         first = message if self._first is None else self._first

@@ -1,4 +1,4 @@
-"""What ext_proc knows of the fleet, in memory: candidates by cluster, replaced as samples and weights arrive.
+"""What ext_proc knows of the fleet, in memory: the replicas of each cluster, as samples and weights arrive.
 
 It holds the last known state for as long as nothing better comes, so a lost store changes no routing; age alone
 makes a sample worthless. All methods are synchronous and belong to the event loop.
@@ -6,18 +6,24 @@ makes a sample worthless. All methods are synchronous and belong to the event lo
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from ipaddress import IPv4Address, IPv6Address, ip_address
 
 from tidegate.domain.membership import Membership, Place
-from tidegate.domain.pick.candidate import Candidate, Moment
-from tidegate.domain.pick.choose import can_serve, choose
-from tidegate.domain.pick.ledger import DispatchLedger
-from tidegate.domain.refusal import Reason, Refusal
+from tidegate.domain.pick.picker import ClusterPicker
+from tidegate.domain.pick.record import DispatchRecord
+from tidegate.domain.pick.settings import DEFAULT
+from tidegate.domain.pick.verdict import Pick, Verdict
+from tidegate.domain.pick.work import Work
 from tidegate.domain.sample import EndpointSample
 from tidegate.domain.topology import Cluster, LbPolicy, Topology, split_address
+
+Told = Callable[[str, DispatchRecord], None]
+"""Cluster and dispatch, for other processes."""
+EASED = Pick(Verdict.UNKNOWN)
+"""Envoy's weights decide."""
 
 
 def destination_of(address: str) -> str | None:
@@ -35,58 +41,83 @@ def destination(ip: IPv4Address | IPv6Address, port: int) -> str:
     return f"[{ip}]:{port}" if ip.version == 6 else f"{ip}:{port}"
 
 
-class ClusterView:
-    """Replicas of one cluster and our own dispatches to them."""
+@dataclass(frozen=True, slots=True)
+class Replica:
+    """One replica of a cluster.
 
-    def __init__(self, cluster: Cluster, sample_ttl_ms: int) -> None:
+    `address` is its identity in Redis (`host:port`), `destination` the `ip:port` that Envoy knows it by (None
+    until its host name is resolved), `sample` the newest one (None: never seen, or void), `weight` what the controller
+    published, 0…1000 (None: nothing yet). Envoy prefers the lowest `priority`.
+    """
+
+    address: str
+    destination: str | None = None
+    sample: EndpointSample | None = None
+    weight: int | None = None
+    priority: int = 0
+
+    def closed(self, now_ms: int, ttl_ms: int) -> bool:
+        """Nothing can be sent there: weight 0, or freshly seen not to serve. A stale sample proves nothing."""
+        sample = self.sample
+        shut = sample is not None and sample.is_fresh(now_ms, ttl_ms) and not sample.status.takes_traffic
+        return shut or self.weight == 0
+
+
+class ClusterView:
+    """Replicas of one cluster and our own dispatches to them. `told` hears of each."""
+
+    def __init__(self, cluster: Cluster, sample_ttl_ms: int, told: Told | None = None) -> None:
         self.cluster = cluster
-        self._ttl_ms = sample_ttl_ms
-        self._in_file = frozenset(endpoint.address for endpoint in cluster.endpoints)
-        self._candidates = {address: _candidate(address) for address in sorted(self._in_file)}
-        self._ordered = tuple(self._candidates.values())
-        self._ledger = DispatchLedger()
-        self._picks = 0
+        self.picker = ClusterPicker(DEFAULT, sample_ttl_ms=sample_ttl_ms)
+        self._ttl_ms, self._tell = sample_ttl_ms, told
+        self._in_file = {endpoint.address: endpoint.priority for endpoint in cluster.endpoints}
+        self._replicas: dict[str, Replica] = {}
         self._told = False
         self._listing: dict[str, set[str]] = {}
+        for address in sorted(self._in_file):
+            self._put(self._new(address))
 
     @property
-    def candidates(self) -> tuple[Candidate, ...]:
+    def replicas(self) -> tuple[Replica, ...]:
         """Every known replica."""
-        return self._ordered
+        return tuple(self._replicas.values())
 
     @property
     def listed(self) -> Iterable[str]:
         """Names of models that its replicas list, adapters among them."""
         return self._listing
 
-    def destinations(self, now_ms: int, adapter: str | None = None) -> tuple[str, ...]:
-        """Where the next request goes: up to two `ip:port`, best first, counted as dispatched to the first.
+    def pick(self, work: Work, now_ms: int, *, hold_seconds: float | None = None) -> Pick:
+        """Where the request goes, counted as dispatched to the first that is named.
 
-        Replicas that list `adapter` are preferred: others are chosen where none of those can be. Empty when
-        Envoy's weights decide, as they do where no replica is known because the store has not answered yet. Raises
-        Refusal (no-endpoint) when every replica is known to be closed.
+        Replicas that list `work.adapter` are preferred: others are chosen where none of those can be. UNKNOWN, so that
+        Envoy's weights decide, also in `weighted` clusters and where no replica is known because the store has not
+        answered yet. `hold_seconds` is the picker's.
         """
-        moment = Moment(now_ms, self._ttl_ms, self._ledger.counts, self._picks)
-        if (self._ordered or self._told) and not can_serve(self._ordered, moment):
-            raise Refusal(Reason.NO_ENDPOINT, f"No endpoint of `{self.cluster.name}` can serve.")
         if self.cluster.lb is not LbPolicy.PICK:
-            return ()
-        chosen = choose(self._having(adapter), moment) if adapter in self._listing else ()
-        chosen = chosen or choose(self._ordered, moment)
-        if chosen:
-            self._picks += 1
-            self._ledger.dispatched(chosen[0].address, now_ms)
-        return tuple(c.destination for c in chosen if c.destination is not None)
+            return Pick(Verdict.CLOSED) if self._all_closed(now_ms) else EASED
+        if not self._replicas:
+            return Pick(Verdict.CLOSED) if self._told else EASED
+        having = self._listing.get(work.adapter) if work.adapter is not None else None
+        pick = self.picker.pick(work, now_ms, hold_seconds=hold_seconds, among=having)
+        if pick.chosen:
+            handle = self.picker.sent(pick.chosen[0].address, work, now_ms)
+            record = self.picker.dispatch_record(handle) if self._tell is not None else None
+            if self._tell is not None and record is not None:
+                self._tell(self.cluster.name, record)
+        return pick
 
     def sampled(self, sample: EndpointSample, now_ms: int) -> None:
         """A sample arrived. One that is older than a known fresh one is late and dropped."""
-        known = self._candidates.get(sample.address) or _candidate(sample.address)
+        known = self._replicas.get(sample.address) or self._new(sample.address)
         last = known.sample
         late = last is not None and sample.sampled_at_ms < last.sampled_at_ms
         if late and last is not None and last.is_fresh(now_ms, self._ttl_ms):
             return
-        self._ledger.sampled(sample.address, sample.sampled_at_ms)
-        self._put(replace(known, sample=sample))
+        if sample.address not in self._replicas:
+            self._put(known)
+        self._replicas[sample.address] = replace(known, sample=sample)
+        self.picker.sampled(sample, now_ms)
         if sample.models and (last is None or sample.models != last.models):
             self._lists(sample.address, sample.models)
 
@@ -94,39 +125,40 @@ class ClusterView:
         """The controller's weights. None at all means that nobody decided yet: the known ones stay."""
         if not weights:
             return
-        for candidate in self._ordered:
-            weight = weights.get(candidate.address)
-            if weight != candidate.weight:
-                self._put(replace(candidate, weight=weight))
+        for one in self.replicas:
+            weight = weights.get(one.address)
+            if weight != one.weight:
+                self._put(replace(one, weight=weight))
 
     def registered(self, addresses: frozenset[str], now_ms: int) -> None:
         """The members that registered: a replica that is none, nor in the file, nor fresh, is gone."""
         self._told = True
-        for address in sorted(addresses - self._candidates.keys()):
-            self._put(_candidate(address))
-        for candidate in self._ordered:
-            sample = candidate.sample
-            alive = sample is not None and sample.is_fresh(now_ms, self._ttl_ms)
-            if not alive and candidate.address not in addresses | self._in_file:
-                self._drop(candidate.address)
+        for address in sorted(addresses - self._replicas.keys()):
+            self._put(self._new(address))
+        for one in self.replicas:
+            alive = one.sample is not None and one.sample.is_fresh(now_ms, self._ttl_ms)
+            if not alive and one.address not in addresses and one.address not in self._in_file:
+                self._drop(one.address)
 
     def left(self, address: str) -> None:
         """Its agent watches it no more: what was sampled is void; one that is not in the file is gone."""
-        known = self._candidates.get(address)
-        if known is not None and address in self._in_file:
+        known = self._replicas.get(address)
+        if known is None:
+            return
+        self._drop(address)
+        if address in self._in_file:
             self._put(replace(known, sample=None))
-        elif known is not None:
-            self._drop(address)
 
     def resolved(self, address: str, found: Sequence[str]) -> None:
         """A host name has these `ip:port`s, at least one. The one in use stays for as long as it is among them."""
-        known = self._candidates.get(address)
+        known = self._replicas.get(address)
         if known is not None and known.destination not in found:
             self._put(replace(known, destination=found[0]))
 
-    def _having(self, adapter: str | None) -> tuple[Candidate, ...]:
-        listing = self._listing.get(adapter or "", ())
-        return tuple(candidate for candidate in self._ordered if candidate.address in listing)
+    def _all_closed(self, now_ms: int) -> bool:
+        if not self._replicas:
+            return self._told
+        return all(one.closed(now_ms, self._ttl_ms) for one in self._replicas.values())
 
     def _lists(self, address: str, names: Iterable[str]) -> None:
         """A replica lists these names and no others. One that says nothing keeps what it said last."""
@@ -136,22 +168,25 @@ class ClusterView:
             self._listing.setdefault(name, set()).add(address)
         self._listing = {name: listing for name, listing in self._listing.items() if listing}
 
-    def _put(self, candidate: Candidate) -> None:
-        self._candidates[candidate.address] = candidate
-        self._ordered = tuple(self._candidates.values())
+    def _new(self, address: str) -> Replica:
+        return Replica(address, destination_of(address), priority=self._in_file.get(address, 0))
+
+    def _put(self, one: Replica) -> None:
+        self._replicas[one.address] = one
+        self.picker.joined(one.address, one.destination, one.priority)
+        self.picker.weighed(one.address, one.weight)
 
     def _drop(self, address: str) -> None:
-        del self._candidates[address]
+        del self._replicas[address]
+        self.picker.left(address)
         self._lists(address, ())
-        self._ledger.forget(address)
-        self._ordered = tuple(self._candidates.values())
 
 
 class FleetView:
     """Every cluster of the file. What arrives for a cluster that is not in it is ignored."""
 
-    def __init__(self, topology: Topology, sample_ttl_ms: int) -> None:
-        self._clusters = {c.name: ClusterView(c, sample_ttl_ms) for c in topology.clusters}
+    def __init__(self, topology: Topology, sample_ttl_ms: int, told: Told | None = None) -> None:
+        self._clusters = {c.name: ClusterView(c, sample_ttl_ms, told) for c in topology.clusters}
         self._membership = Membership()
 
     @property
@@ -166,7 +201,7 @@ class FleetView:
     def samples(self) -> dict[str, list[EndpointSample]]:
         """The last sample of each replica, by cluster, however old."""
         return {
-            name: [c.sample for c in view.candidates if c.sample is not None] for name, view in self._clusters.items()
+            name: [r.sample for r in view.replicas if r.sample is not None] for name, view in self._clusters.items()
         }
 
     def cluster_listing(self, model: str) -> str | None:
@@ -178,6 +213,11 @@ class FleetView:
         for sample in samples:
             if sample.cluster in self._clusters:
                 self._clusters[sample.cluster].sampled(sample, now_ms)
+
+    def sent_elsewhere(self, cluster: str, record: DispatchRecord, now_ms: int) -> None:
+        """Another process dispatched a request."""
+        if cluster in self._clusters:
+            self._clusters[cluster].picker.sent_elsewhere(record, now_ms)
 
     def weighted(self, weights: Mapping[str, Mapping[str, int]]) -> None:
         """The controller's weights by cluster and address."""
@@ -203,14 +243,10 @@ class FleetView:
 
     def host_names(self) -> set[str]:
         """Addresses that name a host, not an IP."""
-        known = (c.address for view in self._clusters.values() for c in view.candidates)
+        known = (one.address for view in self._clusters.values() for one in view.replicas)
         return {address for address in known if destination_of(address) is None}
 
     def resolved(self, address: str, found: Sequence[str]) -> None:
         """A host name has these `ip:port`s, at least one."""
         for view in self._clusters.values():
             view.resolved(address, found)
-
-
-def _candidate(address: str) -> Candidate:
-    return Candidate(address, destination=destination_of(address))

@@ -14,6 +14,7 @@ import grpc
 import structlog
 from grpc import StatusCode, aio
 
+from ext_proc.flow.later import Later, Reply
 from ext_proc.health import EXTERNAL_PROCESSOR, Health
 from ext_proc.metrics import ExtProcMetrics
 from tidegate.domain.errors import ProtocolViolation
@@ -32,8 +33,8 @@ def message_limit_bytes(max_body_bytes: int) -> int:
 class ByteSession(Protocol):
     """One stream's conversation."""
 
-    def handle(self, data: bytes) -> bytes:
-        """Answer one message. Raises ProtocolViolation; anything else is a crash."""
+    def handle(self, data: bytes) -> Reply:
+        """Answer one message, perhaps later. Raises ProtocolViolation; anything else is a crash."""
 
 
 class GrpcioServer:
@@ -47,11 +48,12 @@ class GrpcioServer:
         *,
         max_body_bytes: int,
         tls: TlsWatch | None = None,
+        reuse_port: bool = False,
     ) -> None:
         self._tls = tls
         options = [
             ("grpc.max_receive_message_length", message_limit_bytes(max_body_bytes)),
-            ("grpc.so_reuseport", 0),
+            ("grpc.so_reuseport", int(reuse_port)),
             ("grpc.http2.max_ping_strikes", 0),
         ]
         self._server = aio.server(options=options)
@@ -100,10 +102,36 @@ class _Streams:
 
     async def _converse(self, context: Any) -> None:
         handle = self._new_session().handle
-        while (data := await context.read()) is not aio.EOF:
-            response = handle(data)
-            del data  # a body of megabytes must not wait for the next message
-            await context.write(response)
+        coming: asyncio.Future[Any] | None = None
+        try:
+            while (data := await (coming or context.read())) is not aio.EOF:
+                coming, reply = None, handle(data)
+                del data  # a body of megabytes must not wait for the next message
+                if isinstance(reply, Later):
+                    coming = asyncio.ensure_future(context.read())
+                    answer = await _answer_to_come(context, reply, coming)
+                    if answer is None:
+                        return
+                    await context.write(answer)
+                else:
+                    await context.write(reply)
+        finally:
+            if coming is not None:
+                coming.cancel()
+
+
+async def _answer_to_come(context: Any, reply: Later, coming: asyncio.Future[Any]) -> bytes | None:
+    """Ask for time and wait. None when the client leaves before, which shows as the end of what it sends."""
+    try:
+        await context.write(reply.first)
+        await asyncio.wait((coming, reply.answer), return_when=asyncio.FIRST_COMPLETED)
+        if reply.answer.done():
+            return reply.answer.result()
+        if coming.result() is not aio.EOF:
+            raise ProtocolViolation("a message before the answer to the one before it")
+        return None
+    finally:
+        reply.answer.cancel()
 
 
 class _Methods(grpc.GenericRpcHandler):  # type: ignore[misc]

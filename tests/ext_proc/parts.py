@@ -11,12 +11,16 @@ from google.protobuf.json_format import MessageToDict
 from prometheus_client import CollectorRegistry
 
 from ext_proc.decide import Decider
+from ext_proc.flow.gates import Gates
+from ext_proc.flow.later import Later, Reply
+from ext_proc.flow.metrics import QueueMetrics
 from ext_proc.metrics import ExtProcMetrics
 from ext_proc.recent import RecentRequests
 from ext_proc.route import Routes
 from ext_proc.session import Session
 from ext_proc.tokens import TokenBook
 from ext_proc.view import FleetView
+from tidegate.domain.flow.classes import Classes
 from tidegate.domain.sample import EndpointSample, Status
 from tidegate.domain.topology import Cluster, Endpoint, LbPolicy, Topology
 
@@ -46,12 +50,17 @@ class Picker:
     max_request_bytes: int = 1 << 25
     now_ms: int = NOW
 
+    classes: Classes = field(default_factory=Classes)
+    explain: bool = False
+
     def __post_init__(self) -> None:
         self.registry = CollectorRegistry()
         self.view = FleetView(self.topology, TTL_MS)
         self.tokens = TokenBook(self.view.names)
         self.metrics = ExtProcMetrics(self.registry, self.tokens)
         self.recent = RecentRequests()
+        self.gates = Gates(self.view, lambda: self.now_ms)
+        QueueMetrics(self.registry, self.gates)
         self.decider = Decider(
             Routes(self.topology, self.view.cluster_listing, self.tokens.ratio_of),
             self.view,
@@ -60,6 +69,9 @@ class Picker:
             max_request_bytes=self.max_request_bytes,
             clock=lambda: self.now_ms,
             recent=self.recent,
+            gates=self.gates,
+            classes=self.classes,
+            explain=self.explain,
         )
 
     def sample(self, address: str, **fields: Any) -> None:
@@ -68,8 +80,11 @@ class Picker:
     def session(self) -> Session:
         return Session(self.decider.decide)
 
+    def reply(self, body: bytes, **attributes: str) -> Reply:
+        return self.session().handle(body_message(body, attributes))
+
     def answer(self, body: bytes, **attributes: str) -> Answer:
-        return Answer.read(self.session().handle(body_message(body, attributes)))
+        return Answer.read(self.reply(body, **attributes))
 
     def ask(self, model: str = "phi-3") -> Answer:
         return self.answer(json.dumps({"model": model}).encode())
@@ -83,7 +98,8 @@ class Answer:
     metadata: dict[str, Any]
 
     @classmethod
-    def read(cls, data: bytes) -> Answer:
+    def read(cls, data: Reply) -> Answer:
+        assert not isinstance(data, Later), "the request waits"
         response = pb.ProcessingResponse.FromString(data)
         return cls(response, MessageToDict(response.dynamic_metadata))
 

@@ -13,6 +13,7 @@ import aiohttp
 import pytest
 from aiohttp import web
 
+from ext_proc.flow.later import Reply
 from ext_proc.health import Health
 from ext_proc.session import Attributes, Session
 from ext_proc.transport.grpcio import GrpcioServer
@@ -131,7 +132,7 @@ class Gateway:
     client: aiohttp.ClientSession
     crash: bool = False
 
-    def decide(self, body: bytes, attributes: Attributes) -> bytes:
+    def decide(self, body: bytes, attributes: Attributes) -> Reply:
         if self.crash:
             raise RuntimeError("a bug")
         return self.picker.decider.decide(body, attributes)
@@ -146,7 +147,7 @@ class Gateway:
         """Replica `index` is the less loaded one."""
         for number, port in enumerate(self.engines.ports):
             self.picker.now_ms += 100
-            self.picker.sample(f"127.0.0.1:{port}", running=0 if number == index else 50)
+            self.picker.sample(f"127.0.0.1:{port}", waiting=0 if number == index else 50)
 
 
 @pytest.fixture

@@ -27,7 +27,7 @@ def tick(*endpoints: EndpointSample) -> NodeTick:
 
 
 def known(picker: Picker) -> set[str]:
-    return {candidate.address for candidate in picker.view.cluster("phi-3").candidates}
+    return {one.address for one in picker.view.cluster("phi-3").replicas}
 
 
 Spawn = Callable[[Coroutine[None, None, None]], asyncio.Task[None]]
@@ -107,7 +107,7 @@ def test_an_address_stays_for_as_long_as_its_name_has_it() -> None:
     used = []
     for found in (["10.0.0.2:80"], ["10.0.0.1:80", "10.0.0.2:80"], ["10.0.0.1:80"]):
         picker.view.resolved("gpu-1:80", found)
-        used.append(cluster.candidates[0].destination)
+        used.append(cluster.replicas[0].destination)
     assert used == ["10.0.0.2:80", "10.0.0.2:80", "10.0.0.1:80"]
 
 
@@ -129,7 +129,7 @@ def test_a_late_sample_does_not_replace_a_newer_one() -> None:
     picker = Picker()
     picker.sample(ONE, running=9)
     picker.sample(ONE, running=0, at_ms=NOW - 100)
-    newest = picker.view.cluster("phi-3").candidates[0].sample
+    newest = picker.view.cluster("phi-3").replicas[0].sample
     assert newest is not None
     assert newest.running == 9
 
@@ -139,7 +139,7 @@ def test_an_agent_whose_clock_went_back_is_heard_once_its_old_sample_is_stale() 
     picker.sample(ONE, at_ms=NOW)
     picker.now_ms = NOW + TTL_MS + 1
     picker.sample(ONE, at_ms=NOW - 5000, running=4)
-    newest = picker.view.cluster("phi-3").candidates[0].sample
+    newest = picker.view.cluster("phi-3").replicas[0].sample
     assert newest is not None
     assert newest.running == 4
 
@@ -148,7 +148,7 @@ def test_a_replica_that_left_on_purpose_is_gone_at_once_unless_the_file_names_it
     picker = Picker()
     picker.view.sampled([sample(NEW), sample(ONE)], NOW)
     picker.view.left([("phi-3", NEW), ("phi-3", ONE), ("phi-3", "never:1"), ("unheard-of", NEW)])
-    known = {one.address: one.sample for one in picker.view.cluster("phi-3").candidates}
+    known = {one.address: one.sample for one in picker.view.cluster("phi-3").replicas}
     assert NEW not in known
     assert known[ONE] is None
 
@@ -194,4 +194,4 @@ def test_an_emptied_store_takes_no_weight_away() -> None:
 def test_a_sample_of_an_unknown_cluster_is_ignored() -> None:
     view = FleetView(topology(1), TTL_MS)
     view.sampled([replace(sample(ONE), cluster="unheard-of")], NOW)
-    assert view.cluster("phi-3").candidates[0].sample is None
+    assert view.cluster("phi-3").replicas[0].sample is None

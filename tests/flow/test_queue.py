@@ -20,7 +20,7 @@ def waiting(class_name: str = "a", priority: int = 0, **fields: Any) -> Waiting:
     return Waiting(**{"class_name": class_name, "priority": priority, "deadline_ms": NOW + 1000, **fields})
 
 
-def queue(**settings: int) -> FlowQueue[Waiting]:
+def queue(**settings: Any) -> FlowQueue[Waiting]:
     return FlowQueue(FlowSettings(**settings))
 
 

@@ -9,9 +9,15 @@ CLUSTER_HEADER: Final = "x-tidegate-cluster"
 ENDPOINT_HEADER: Final = "x-tidegate-endpoint"
 CONTROL_PREFIX: Final = "x-tidegate-"
 
+# What clients may say. The others that begin with the prefix are stripped on arrival, these before the engine.
+PRIORITY_HEADER: Final = "x-tidegate-priority"
+CLASS_HEADER: Final = "x-tidegate-class"
+EXPLAIN_HEADER: Final = "x-tidegate-explain"
+
 # ext_proc writes `tidegate: {cluster: NAME}`; a route per cluster matches it. Clients cannot forge metadata.
 METADATA_NAMESPACE: Final = "tidegate"
 METADATA_CLUSTER: Final = "cluster"
+METADATA_EXPLAIN: Final = "explain"
 
 # The override_host policy reads `envoy.lb: {x-gateway-destination-endpoint: "ip:port[,ip:port]"}`, best first.
 LB_METADATA_NAMESPACE: Final = "envoy.lb"

@@ -44,6 +44,11 @@ class Level:
         """Everything that waits, in no order."""
         return (one for group in self._classes.values() for queue in group.users.values() for one in queue)
 
+    def holds(self, waiting: Waiting) -> bool:
+        """Whether the request waits here."""
+        group = self._classes.get(waiting.class_name)
+        return group is not None and waiting in group.users.get(waiting.user, ())
+
     def push(self, waiting: Waiting) -> None:
         """The request waits behind those of its user."""
         self._turns.join(waiting.class_name)

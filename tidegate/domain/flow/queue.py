@@ -88,6 +88,11 @@ class FlowQueue(Generic[W]):
         self.drain.placed(len(placed), now_ms)
         return placed
 
+    def holds(self, waiting: W) -> bool:
+        """Whether the request waits here."""
+        level = self._levels.get(waiting.priority)
+        return level is not None and level.holds(waiting)
+
     def leave(self, waiting: W) -> None:
         """The request waits no more. Raises KeyError when it does not wait."""
         self._levels[waiting.priority].remove(waiting)

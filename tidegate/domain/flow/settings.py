@@ -4,12 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from typing import Any, Final
 
 from tidegate.domain.tunable import Tunable, read_fields, values_of
 
 LONGEST_WAIT_MS: Final = 110_000
 """Envoy lets ext_proc hold a request for two minutes, and the answer takes its time too."""
+
+
+class SessionKey(StrEnum):
+    """What ties requests of one conversation or user together; AUTO: the first of these that a request has."""
+
+    AUTO = "auto"
+    SESSION_ID = "session_id"
+    PROMPT_CACHE_KEY = "prompt_cache_key"
+    USER = "user"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,6 +34,7 @@ class FlowSettings:
     batch_window_ms: int = 0
     batch_max_requests: int = 32
     batch_max_prefill_tokens: int = 65_536
+    session: str = SessionKey.AUTO
 
 
 DEFAULT: Final = FlowSettings()
@@ -37,6 +48,7 @@ _FIELDS: Final = {
     "batch.window_ms": "batch_window_ms",
     "batch.max_requests": "batch_max_requests",
     "batch.max_prefill_tokens": "batch_max_prefill_tokens",
+    "session.key": "session",
 }
 
 
@@ -53,6 +65,12 @@ TUNABLES: Final = (
     _whole("batch.window_ms", "how long arrivals are held to be placed together; 0: not at all", 1000, unit="ms"),
     _whole("batch.max_requests", "arrivals that close the window early", 4096, least=1),
     _whole("batch.max_prefill_tokens", "tokens of their prompts that close the window early", 1e9, least=1),
+    Tunable(
+        name="session.key",
+        default=str(SessionKey.AUTO),
+        choices=tuple(SessionKey),
+        doc="which field of a request is its session, for `pick.session_seconds`",
+    ),
 )
 
 
