@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
+
 import httpx
 import pytest
 
 from tests.conftest import wait_until
 from tests.tls.authority import Authority
 from tests.tls.world import NAME, World
+from tests.up.cluster import tidegate
 
 pytestmark = [pytest.mark.envoy, pytest.mark.redis]
 
@@ -66,3 +69,13 @@ def test_an_envoy_gets_nothing_with_the_wrong_certificates(world: World, kind: s
         assert stat(admin, f"cluster.xds.ssl.{verified[kind]}") > 0
     assert stat(admin, "listener_manager.lds.update_success") == 0
     world.kill(kind)
+
+
+def test_status_says_when_certificates_end(world: World) -> None:
+    redis = ("--redis-url", world.redis_url)
+    wait_until(lambda: "certificate until" in tidegate("status", *redis).stdout, what="the services are present")
+    services = json.loads(tidegate("status", "--json", *redis).stdout)["services"]
+    for service in ("xds", "ext-proc"):
+        metric = world.metric(service, 'tidegate_tls_certificate_not_after_seconds{pair="server"}')
+        [told] = services[service.replace("-", "_")]
+        assert told["tls_not_after_ms"] == metric * 1000

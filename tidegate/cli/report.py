@@ -28,6 +28,7 @@ async def gather(store: Store, topology: Topology | None, now_ms: int) -> dict[s
             "rejected": {},
             "envoys": [],
             "services": {name: [] for name in SERVICES},
+            "queues": {},
             "redis": {"reachable": False, "error": str(exc)},
         }
 
@@ -62,13 +63,31 @@ async def _gather(store: Store, topology: Topology | None, now_ms: int) -> dict[
         "envoys": [envoy for info in xds for envoy in info.get("envoys", [])],
         "services": {
             name: [
-                {"instance": instance, "age_ms": max(0, now_ms - int(info.get("beat_at_ms", now_ms)))}
+                {
+                    "instance": instance,
+                    "age_ms": max(0, now_ms - int(info.get("beat_at_ms", now_ms))),
+                    "tls_not_after_ms": info.get("tls_not_after_ms"),
+                }
                 for instance, info in sorted(present.get(name, {}).items())
             ]
             for name in dict.fromkeys((*SERVICES, *present))
         },
+        "queues": _queues(present.get("ext_proc", {})),
         "redis": {"reachable": True, "error": await _write_trouble(store)},
     }
+
+
+def _queues(pickers: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+    """What waits in the gateway by cluster, over all instances of ext_proc: requests, bytes, the oldest one's wait."""
+    found: dict[str, dict[str, Any]] = {}
+    for info in pickers.values():
+        for cluster, queue in (info.get("queues") or {}).items():
+            total = found.setdefault(cluster, {"waiting": 0, "bytes": 0, "oldest_ms": None})
+            total["waiting"] += queue.get("waiting") or 0
+            total["bytes"] += queue.get("bytes") or 0
+            waits = [ms for ms in (total["oldest_ms"], queue.get("oldest_ms")) if ms is not None]
+            total["oldest_ms"] = max(waits, default=None)
+    return found
 
 
 async def _write_trouble(store: Store) -> str | None:
@@ -114,21 +133,25 @@ def _cluster(
     why: Mapping[str, Mapping[str, Any]],
     now_ms: int,
 ) -> dict[str, Any]:
+    total = sum(weights.get(address) or 0 for address in place["addresses"])
     return {
         "name": place["name"],
         "models": place["models"],
         "lb": place["lb"],
         "endpoints": [
-            _endpoint(address, samples.get(address), weights.get(address), why.get(address, {}), now_ms)
+            _endpoint(address, samples.get(address), weights.get(address), total, why.get(address, {}), now_ms)
             for address in place["addresses"]
         ],
     }
 
 
 def _endpoint(
-    address: str, sample: EndpointSample | None, weight: int | None, why: Mapping[str, Any], now_ms: int
+    address: str, sample: EndpointSample | None, weight: int | None, total: int, why: Mapping[str, Any], now_ms: int
 ) -> dict[str, Any]:
-    """`status` is "unknown" for a replica that no agent has a sample of; `stale`: it keeps its last weight unseen."""
+    """`status` is "unknown" for a replica that no agent has a sample of; `stale`: it keeps its last weight unseen.
+
+    `total` is the sum of the cluster's weights.
+    """
     return {
         "address": address,
         "status": str(sample.status) if sample else "unknown",
@@ -136,9 +159,16 @@ def _endpoint(
         "waiting": sample.waiting if sample else None,
         "kv_used_ratio": sample.kv_used_ratio if sample else None,
         "weight": weight,
+        "share": None if weight is None else weight / total if total else 0.0,
         "pinned": why.get("pinned") is not None,
+        "pinned_until_ms": why.get("pinned_until_ms"),
         "drained": why.get("drained"),
+        "drained_until_ms": why.get("drained_until_ms"),
         "load": NO_LOAD | dict(why.get("load") or {}),
         "age_ms": sample.age_ms(now_ms) if sample else None,
         "stale": bool(why.get("stale")),
+        "latency_p99_ms": sample.latency_p99_ms if sample else None,
+        "tokens_per_second": sample.tokens_per_second if sample else None,
+        "prompts_total": sample.prompts_total if sample else None,
+        "sampled_at_ms": sample.sampled_at_ms if sample else None,
     }

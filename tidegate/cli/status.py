@@ -2,28 +2,28 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 from typing import Annotated, Any
 
 import typer
 from rich import box
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from tidegate.cli.connection import ConfigOption, PrefixOption, RedisOption, find_target
+from tidegate.cli.connection import Target, on_cluster
+from tidegate.cli.look import age, new_console
 from tidegate.cli.report import gather
+from tidegate.domain.lifetime import time_text
 from tidegate.runtime import now_ms
 
 
+@on_cluster
 def status(
+    target: Target,
     json_output: Annotated[bool, typer.Option("--json", help="print JSON instead of tables")] = False,
-    config: ConfigOption = None,
-    redis_url: RedisOption = None,
-    redis_prefix: PrefixOption = None,
 ) -> None:
     """Show clusters, replicas, weights, services and Envoys. Exits 1 when Redis cannot be asked."""
-    target = find_target(config, redis_url, redis_prefix)
     report = target.ask(lambda store: gather(store, target.topology, now_ms()))
     if json_output:
         print(json.dumps(report, indent=1))
@@ -34,23 +34,48 @@ def status(
 
 
 def _print(report: dict[str, Any]) -> None:
-    console = Console(highlight=False)
-    if not console.is_terminal:
-        console.width = 200  # piped output is for grep, not for a screen
+    console = new_console()
     if report["redis"]["error"]:
         console.print(f"[red]{escape(report['redis']['error'])}[/]")
     console.print(_replicas(report))
     for name, instances in report["services"].items():
-        here = ", ".join(f"{i['instance']} ({i['age_ms'] / 1000:.1f} s ago)" for i in instances)
+        here = ", ".join(_instance(one) for one in instances)
         console.print(f"{name:>10}: {here or '[red]absent[/]'}")
     for envoy in report["envoys"]:
         console.print(f"     Envoy: {envoy['node']}: {_envoy(envoy)}")
+    for name, queue in report["queues"].items():
+        if queue["waiting"]:
+            oldest = f", the oldest for {age(queue['oldest_ms'])}" if queue["oldest_ms"] is not None else ""
+            console.print(f"     queue: {name}: {queue['waiting']} requests wait in the gateway{oldest}")
     for cluster in report["clusters"]:
         for e in cluster["endpoints"]:
-            if e["drained"]:
-                console.print(f"   drained: {cluster['name']} {e['address']}: {escape(repr(e['drained'])[1:-1])}")
+            for line in _orders(e):
+                console.print(f"{line[0]:>10}: {cluster['name']} {e['address']}{line[1]}", markup=False)
     for key, why in report["rejected"].items():
         console.print(f"[yellow]  rejected: {escape(key)}: {escape(why)}[/]")
+
+
+def _instance(one: dict[str, Any]) -> str:
+    """When a process was last heard of, and when its certificate ends."""
+    ago = f"{one['age_ms'] / 1000:.1f} s ago"
+    if (ends := one.get("tls_not_after_ms")) is None:
+        return f"{one['instance']} ({ago})"
+    day = dt.datetime.fromtimestamp(ends / 1000, dt.UTC)
+    return f"{one['instance']} ({ago}, certificate until {day:%Y-%m-%d %H:%M} UTC)"
+
+
+def _orders(e: dict[str, Any]) -> list[tuple[str, str]]:
+    """Orders that are worth a line: drains with their reasons, and pins that end by themselves."""
+    lines = []
+    if e["drained"] is not None:
+        lines.append(("drained", f": {repr(e['drained'])[1:-1]}{_until(e['drained_until_ms'])}"))
+    if e["pinned_until_ms"] is not None:
+        lines.append(("pinned", _until(e["pinned_until_ms"])))
+    return lines
+
+
+def _until(at_ms: int | None) -> str:
+    return "" if at_ms is None else f" until {time_text(at_ms)}"
 
 
 def _envoy(envoy: dict[str, Any]) -> str:
@@ -76,11 +101,12 @@ def _replicas(report: dict[str, Any]) -> Table:
 
 
 def _row(e: dict[str, Any]) -> tuple[str, ...]:
-    good = e["status"] in {"ready", "idle"} and not e["drained"]
+    drained = e["drained"] is not None
+    good = e["status"] in {"ready", "idle"} and not drained
     weight = "-" if e["weight"] is None else f"{e['weight']}{' pin' if e['pinned'] else ''}"
     return (
         e["address"],
-        f"[{'green' if good else 'red'}]{'drained' if e['drained'] else e['status']}[/]",
+        f"[{'green' if good else 'red'}]{'drained' if drained else e['status']}[/]",
         _number(e["running"]),
         _number(e["waiting"]),
         "-" if e["kv_used_ratio"] is None else f"{e['kv_used_ratio']:.0%}",
