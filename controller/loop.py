@@ -135,7 +135,7 @@ class Controller:
     async def _look(self, names: Sequence[str]) -> World:
         """Keys are read before what was published: keys that are missing by accident show there."""
         keys, samples = await self.store.operator_keys(names, ()), await self.store.samples()
-        registered, departed, now_ms = await self.store.registered(), await self.store.departed(), self.clock()
+        (registered, departed), now_ms = await self.store.roll(), self.clock()
         known = self._world.membership if self._world is not None else Membership()
         return World(now_ms=now_ms, keys=keys, samples=samples, membership=known.after(registered, now_ms, departed))
 

@@ -49,7 +49,7 @@ class FleetFeed:
     async def follow_decisions(self) -> None:
         """The controller's weights and the index of replicas: each `tick_ms`, and at once on a word that says so."""
         while True:
-            index, departed = await self._store.registered(), await self._store.departed()
+            index, departed = await self._store.roll()
             self._view.registered(index, self._clock(), departed)
             self._view.weighted(await self._store.effective(self._view.names))
             await self._nudged.within(self._tick_seconds)

@@ -72,7 +72,7 @@ def _name_rules(topology: Topology) -> tuple[NameRule, ...]:
 
 def addresses_of(cluster: Cluster, view: StoreView) -> list[str]:
     """Every valid endpoint address of a cluster, each once."""
-    registered = sorted(address for name, address in view.membership.members if name == cluster.name)
+    registered = sorted(view.membership.by_cluster.get(cluster.name, ()))
     named = [e.address for e in cluster.endpoints]
     return [address for address in dict.fromkeys([*named, *registered]) if host_of(address) is not None]
 

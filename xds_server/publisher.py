@@ -10,6 +10,7 @@ from typing import Final
 import structlog
 
 from tidegate.domain.errors import StoreError, StoreRefused
+from tidegate.domain.sample import EndpointSample
 from tidegate.domain.topology import Topology
 from tidegate.domain.upstream import Upstream, tuned
 from tidegate.runtime import backoff_seconds
@@ -30,6 +31,8 @@ log = structlog.get_logger("xds_server.publisher")
 
 FIRST_LOOK_MS: Final = 3_000
 """How long a start waits for the store before it serves by the file alone."""
+SAMPLES_EVERY_MS: Final = 1_000
+"""Between two looks at every sample, which cost more than all else together."""
 REFILL_MS: Final = 20_000
 """How long after a start agents are given to fill a store that was found empty."""
 REFUSED_WAIT_SECONDS: Final = 5.0
@@ -139,11 +142,10 @@ class Publisher:
     async def _look(self) -> StoreError | None:
         names = [cluster.name for cluster in self._topology.clusters]
         try:
-            weights, registered, departed, samples, keys = await asyncio.gather(
+            weights, (registered, departed), samples, keys = await asyncio.gather(
                 self._store.effective(names),
-                self._store.registered(),
-                self._store.departed(),
-                self._store.samples(),
+                self._store.roll(),
+                self._samples(),
                 self._store.operator_keys(names, ()),
             )
         except StoreError as exc:
@@ -161,6 +163,11 @@ class Publisher:
             now_ms=self._clock_ms(),
         )
         return None
+
+    async def _samples(self) -> list[EndpointSample] | None:
+        """None most of the time: what they say of a replica, its weight says earlier, unless no controller lives."""
+        age_ms = self._clock_ms() - self._view.read_at_ms
+        return None if 0 <= age_ms < SAMPLES_EVERY_MS else await self._store.samples()
 
     def _tell(self, trouble: str | None) -> None:
         """Say a change of the store's state once, not at every tick."""

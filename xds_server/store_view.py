@@ -14,7 +14,7 @@ from tidegate.domain.sample import EndpointSample
 class StoreView:
     """Weights by cluster and address; who registered; the newest samples; the names that each place listed last.
 
-    `read_at_ms` is when the store was read: ages count from there, so that a view does not go stale by itself.
+    `read_at_ms` is when samples were read: ages count from there, so that a view does not go stale by itself.
     """
 
     weights: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
@@ -29,7 +29,7 @@ class StoreView:
         *,
         weights: Mapping[str, Mapping[str, int]],
         registered: Iterable[tuple[str, str, int]],
-        samples: Iterable[EndpointSample],
+        samples: Iterable[EndpointSample] | None,
         departed: AbstractSet[Place] = frozenset(),
         tunes: Mapping[str, Mapping[str, str]] | None = None,
         now_ms: int,
@@ -38,18 +38,18 @@ class StoreView:
 
         Weights of a cluster that the store no longer mentions stay; so do endpoints that are members, and the names
         that they listed. What departed left on purpose, and goes at once. A store without any weight was emptied:
-        what was tuned stays.
+        what was tuned stays. `samples` are None where they were not read.
         """
         membership = self.membership.after(registered, now_ms, departed)
         there = membership.members
-        newest = {(s.cluster, s.address): s for s in samples}
+        newest = self.samples if samples is None else {(s.cluster, s.address): s for s in samples}
         listed = {**self.listed, **{place: s.models for place, s in newest.items() if s.models}}
         return replace(
             self.ordered(weights, self.tunes if tunes is None else tunes),
             membership=membership,
             samples=newest,
             listed={place: names for place, names in listed.items() if place in there or place in newest},
-            read_at_ms=now_ms,
+            read_at_ms=self.read_at_ms if samples is None else now_ms,
         )
 
     def ordered(self, weights: Mapping[str, Mapping[str, int]], tunes: Mapping[str, Mapping[str, str]]) -> StoreView:

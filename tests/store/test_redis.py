@@ -35,6 +35,7 @@ CALLS: dict[str, Callable[[RedisStore], Any]] = {
     "publish": lambda store: store.publish(tick(endpoint()), ttl_ms=LONG_MS),
     "samples": lambda store: store.samples(),
     "registered": lambda store: store.registered(),
+    "roll": lambda store: store.roll(),
     "departed": lambda store: store.departed(),
     "nodes": lambda store: store.nodes(),
     "ticks": lambda store: anext(store.ticks()),

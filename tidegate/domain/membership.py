@@ -6,9 +6,10 @@ when it alone was silent for long while others were heard.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Final
 
 GRACE_MS: Final = 600_000
@@ -20,7 +21,7 @@ Place = tuple[str, str]
 """Cluster name and address."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Membership:
     """Who was heard when (`sampled_at_ms` of the index), for how long each was missed since, and who is a member.
 
@@ -31,6 +32,14 @@ class Membership:
     missed_ms: Mapping[Place, int] = field(default_factory=dict)
     looked_at_ms: int | None = None
     members: frozenset[Place] = frozenset()
+
+    @cached_property
+    def by_cluster(self) -> Mapping[str, Collection[str]]:
+        """The addresses of each cluster that has a member."""
+        found: dict[str, set[str]] = {}
+        for cluster, address in self.members:
+            found.setdefault(cluster, set()).add(address)
+        return found
 
     def after(
         self, registered: Iterable[tuple[str, str, int]], now_ms: int, departed: AbstractSet[Place] = frozenset()

@@ -79,6 +79,10 @@ class MemoryStore:
         oldest = self._now() - schema.INDEX_KEPT_MS
         return {place for place, at in self._gone.items() if self._index.get(place, 0) <= at and at >= oldest}
 
+    async def roll(self) -> tuple[list[tuple[str, str, int]], set[tuple[str, str]]]:
+        """Who is registered, and who departed."""
+        return await self.registered(), await self.departed()
+
     async def nodes(self) -> list[NodeSample]:
         """Every node whose sample has not expired."""
         now = self._now()

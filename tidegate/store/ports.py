@@ -78,6 +78,9 @@ class SampleSource(Protocol):
         What is neither registered nor departed was lost: an emptied store says nothing about anybody.
         """
 
+    async def roll(self) -> tuple[list[tuple[str, str, int]], set[tuple[str, str]]]:
+        """`registered` and `departed` of one moment, in one round trip."""
+
     async def nodes(self) -> list[NodeSample]:
         """Every node that still has a sample."""
 

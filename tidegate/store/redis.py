@@ -94,21 +94,21 @@ class RedisStore:
 
     async def registered(self) -> list[tuple[str, str, int]]:
         """(cluster, address, sampled_at_ms) of the index, oldest first, also of expired samples."""
-        index, left = await self._index()
-        return [(*place, at) for place, at in index.items() if left.get(place, -1) < at]
+        return (await self.roll())[0]
 
     async def departed(self) -> set[tuple[str, str]]:
         """(cluster, address) that left after their last sample, within the last hour."""
-        index, left = await self._index()
-        return {place for place, at in left.items() if index.get(place, 0) <= at}
+        return (await self.roll())[1]
 
-    async def _index(self) -> tuple[dict[tuple[str, str], int], dict[tuple[str, str], int]]:
-        """Who was sampled when, oldest first, and who left when; an agent that lags may name both."""
+    async def roll(self) -> tuple[list[tuple[str, str, int]], set[tuple[str, str]]]:
+        """Who is registered, by when, and who departed; an agent that lags may have written both."""
         names = (self._keys.endpoints, self._keys.gone)
         replies = await self._read([("ZRANGE", name, 0, -1, "WITHSCORES") for name in names])
         for name, reply in zip(names, replies, strict=True):
             _raise_wrong_type(reply, name)
-        return schema.split_index(replies[0]), schema.split_index(replies[1])
+        index, left = schema.split_index(replies[0]), schema.split_index(replies[1])
+        registered = [(*place, at) for place, at in index.items() if left.get(place, -1) < at]
+        return registered, {place for place, at in left.items() if index.get(place, 0) <= at}
 
     async def nodes(self) -> list[NodeSample]:
         """Every node that still has a sample."""

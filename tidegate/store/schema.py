@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
+from functools import lru_cache
 from operator import attrgetter
 from typing import Any, Final
 
 import msgspec
 
-from tidegate.domain.sample import EndpointSample, NodeSample, NodeTick
+from tidegate.domain.sample import EndpointSample, NodeSample, NodeTick, Status
 from tidegate.store.fields import amount, count, gpus, names, ratio, status, text, texts, word
 from tidegate.store.ports import Event, RawOperatorKeys
 
@@ -152,6 +153,7 @@ def member(left: str, right: str) -> str:
     return f"{left}|{right}"
 
 
+@lru_cache(maxsize=1 << 16)  # the same members several times a second
 def split_member(raw: bytes) -> tuple[str, str] | None:
     """The two halves, or None when there is no bar."""
     left, bar, right = text(raw).partition("|")
@@ -184,6 +186,9 @@ _ENDPOINT_FIELDS: Final[Mapping[str, Callable[[Any], Any]]] = {
 }
 
 
+_DECODED: Final = {name.encode(): (name, decode) for name, decode in _ENDPOINT_FIELDS.items()}
+
+
 def split_index(flat: Sequence[Any]) -> dict[tuple[str, str], int]:
     """An index as ZRANGE … WITHSCORES answers: (cluster, address) → Unix ms, in its order."""
     pairs = ((split_member(name), score) for name, score in zip(flat[::2], flat[1::2], strict=True))
@@ -212,7 +217,8 @@ def decode_endpoint(cluster: str, address: str, reply: Mapping[bytes, Any]) -> E
     seq = count(reply.get(b"seq"))
     if node is None or at is None or seq is None:
         return None
-    known = {name: decode(reply.get(name.encode())) for name, decode in _ENDPOINT_FIELDS.items()}
+    known = {field[0]: field[1](raw) for name, raw in reply.items() if (field := _DECODED.get(name)) is not None}
+    known.setdefault("status", Status.UNREACHABLE)
     return EndpointSample(cluster=cluster, address=address, node=node, sampled_at_ms=at, seq=seq, **known)
 
 
