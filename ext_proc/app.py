@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+from collections.abc import Mapping
 
 import structlog
 from prometheus_client import CollectorRegistry
@@ -20,6 +21,7 @@ from ext_proc.session import Session
 from ext_proc.tokens import TokenBook
 from ext_proc.transport.grpcio import GrpcioServer
 from ext_proc.view import FleetView
+from ext_proc.worker import WorkerOrder, say_ready
 from tidegate.domain.errors import ConfigError, StoreError
 from tidegate.grpc_tls import server_watch
 from tidegate.grpc_tls_files import TlsMetrics, TlsWatch
@@ -40,8 +42,11 @@ DRAIN_SECONDS = 0.75
 GRACE_SECONDS = 2.0
 
 
-async def serve(settings: ExtProcSettings) -> None:
-    """Answer Envoy until SIGTERM or SIGINT. Raises ConfigError, also when a port is taken."""
+async def serve(settings: ExtProcSettings, worker: WorkerOrder | None = None) -> None:
+    """Answer Envoy until SIGTERM or SIGINT; as one of several workers where `worker` is given.
+
+    Raises ConfigError, also when a port is taken.
+    """
     configure_logs(settings.log_level, settings.log_format)
     keep_freed_memory()
     if settings.config is None:
@@ -49,14 +54,16 @@ async def serve(settings: ExtProcSettings) -> None:
     file = load(settings.config)
     store = RedisStore(settings.redis_url or file.redis_url, settings.redis_prefix or file.redis_prefix)
     try:
-        await serve_on(store, file, settings)
+        await serve_on(store, file, settings, worker)
     except OSError as exc:
         raise ConfigError([str(exc)]) from exc
     finally:
         await store.close()
 
 
-async def serve_on(store: Store, file: FileConfig, settings: ExtProcSettings) -> None:
+async def serve_on(
+    store: Store, file: FileConfig, settings: ExtProcSettings, worker: WorkerOrder | None = None
+) -> None:
     """`serve` on a given store, which stays open."""
     registry = CollectorRegistry()
     service = Service("ext_proc", registry)
@@ -74,24 +81,35 @@ async def serve_on(store: Store, file: FileConfig, settings: ExtProcSettings) ->
         recent=recent,
     )
     tls = server_watch(settings.tls_cert, settings.tls_key, settings.tls_client_ca, TlsMetrics(registry))
-    server = GrpcioServer(
-        lambda: Session(decider.decide), health, metrics, max_body_bytes=file.gateway.max_request_bytes, tls=tls
-    )
+    listens = {"listen": settings.listen, **({"own": worker.own_listen} if worker else {})}
+    servers = {
+        name: GrpcioServer(
+            lambda: Session(decider.decide),
+            health,
+            metrics,
+            max_body_bytes=file.gateway.max_request_bytes,
+            tls=tls,
+            reuse_port=worker is not None and name == "listen",
+        )
+        for name in listens
+    }
     page = MetricsPage(
         registry,
         lambda: "stopping" if service.stopping.is_set() else None,
         {} if recent is None else {"/debug/last": recent.last},
     )
     info: dict[str, str | None] = {"metrics": await page.start(settings.metrics_listen)}
-    info["listen"] = await server.start(settings.listen)
+    info |= await _listen(servers, listens)
     _start_tasks(service, store, clock, fleet, tokens, settings, info, tls)
     log.info("ext_proc serves", **info)
+    if worker is not None:
+        say_ready(info)
     if file.topology.splits:
         log.warning("splits are not applied: rules and the model's name alone decide the cluster")
     await service.run_until_stopped()
     health.drain()
     await asyncio.sleep(DRAIN_SECONDS)
-    await server.stop(GRACE_SECONDS)
+    await asyncio.gather(*(server.stop(GRACE_SECONDS) for server in servers.values()))
     await page.stop()
     await _leave(store)
 
@@ -99,6 +117,18 @@ async def serve_on(store: Store, file: FileConfig, settings: ExtProcSettings) ->
 def instance_name() -> str:
     """This process among those of its service."""
     return f"{socket.gethostname()}:{os.getpid()}"
+
+
+async def _listen(servers: Mapping[str, GrpcioServer], listens: Mapping[str, str]) -> dict[str, str]:
+    """Start each server; the addresses. Raises OSError when one is taken, with all of them stopped."""
+    bound: dict[str, str] = {}
+    try:
+        for name, listen in listens.items():
+            bound[name] = await servers[name].start(listen)
+    except OSError:
+        await asyncio.gather(*(servers[name].stop(0) for name in bound))
+        raise
+    return bound
 
 
 def _start_tasks(

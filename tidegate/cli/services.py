@@ -55,8 +55,9 @@ def xds(settings: XdsSettings) -> None:
 def ext_proc(settings: ExtProcSettings) -> None:
     """Read each request and choose its cluster and replica."""
     from ext_proc.app import serve  # noqa: PLC0415
+    from ext_proc.workers import serve_workers  # noqa: PLC0415
 
-    _run(lambda: serve(_with_config(settings)))
+    _run(lambda: (serve if settings.workers == 1 else serve_workers)(_with_config(settings)))
 
 
 def agent(settings: AgentSettings) -> None:

@@ -141,6 +141,11 @@ class ExtProcSettings(GrpcSettings):
     SERVICE: ClassVar[str] = "ext_proc"
 
     listen: str = setting("127.0.0.1:18001", "host:port of the ext_proc gRPC server", check=split_listen)
+    workers: int = setting(
+        1,
+        "processes that share the port of --listen; with more than one, worker i also has the port i behind it",
+        check=at_least(1),
+    )
     debug_requests: bool = setting(
         False, "show what was read from the last 256 requests at /debug/last?n=N of the metrics page, prompts excepted"
     )

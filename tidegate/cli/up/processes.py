@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import ctypes
 import os
 import signal
 import time
@@ -13,9 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tidegate.domain.errors import TidegateError
-from tidegate.runtime import backoff_seconds
+from tidegate.runtime import backoff_seconds, die_with_parent
 
-PR_SET_PDEATHSIG = 1
 TERM_SECONDS = 3.0
 EARLY_DEATHS = 5
 USAGE_ERROR = 2
@@ -34,12 +32,6 @@ class ProcessSpec:
     argv: Sequence[str]
     log: Path
     env: Mapping[str, str] = field(default_factory=dict)
-
-
-def _die_with_parent() -> None:
-    """In the child: ask Linux for a SIGTERM when the parent dies, however it dies."""
-    with contextlib.suppress(OSError, AttributeError):
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 class Child:
@@ -90,7 +82,7 @@ class Child:
                 stderr=log,
                 env={**os.environ, **self.spec.env},
                 start_new_session=True,  # Ctrl-C reaches `tidegate up` alone, which ends them in order
-                preexec_fn=_die_with_parent,
+                preexec_fn=die_with_parent,
             )
 
     def _log_tail(self) -> str:
