@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 
-import httpx
 import pytest
+from typer.testing import CliRunner
 
 from tests.conftest import wait_until
 from tests.tls.authority import Authority
-from tests.tls.world import NAME, World
-from tests.up.cluster import tidegate
+from tests.tls.world import NAME, World, stat
+from tidegate.cli.main import app
 
 pytestmark = [pytest.mark.envoy, pytest.mark.redis]
 
@@ -18,11 +18,6 @@ pytestmark = [pytest.mark.envoy, pytest.mark.redis]
 @pytest.fixture(params=["xds", "ext-proc"])
 def port(request: pytest.FixtureRequest, world: World) -> int:
     return {"xds": world.xds_port, "ext-proc": world.ext_proc_port}[request.param]
-
-
-def stat(admin: int, name: str) -> int:
-    lines = httpx.get(f"http://127.0.0.1:{admin}/stats").text.splitlines()
-    return next((int(line.split(": ")[1]) for line in lines if line.startswith(f"{name}: ")), 0)
 
 
 def test_a_request_is_served_end_to_end(world: World) -> None:
@@ -72,9 +67,11 @@ def test_an_envoy_gets_nothing_with_the_wrong_certificates(world: World, kind: s
 
 
 def test_status_says_when_certificates_end(world: World) -> None:
-    redis = ("--redis-url", world.redis_url)
-    wait_until(lambda: "certificate until" in tidegate("status", *redis).stdout, what="the services are present")
-    services = json.loads(tidegate("status", "--json", *redis).stdout)["services"]
+    def status(*flags: str) -> str:
+        return CliRunner().invoke(app, ["status", "--redis-url", world.redis_url, *flags]).stdout
+
+    wait_until(lambda: status().count("certificate until") == 2, what="both services are present")
+    services = json.loads(status("--json"))["services"]
     for service in ("xds", "ext-proc"):
         metric = world.metric(service, 'tidegate_tls_certificate_not_after_seconds{pair="server"}')
         [told] = services[service.replace("-", "_")]

@@ -10,7 +10,7 @@ import pytest
 
 from tests.conftest import wait_until
 from tests.tls.authority import Authority, replace
-from tests.tls.world import NAME, World
+from tests.tls.world import NAME, World, stat
 from tests.up.cluster import Load
 
 pytestmark = [pytest.mark.envoy, pytest.mark.redis]
@@ -63,12 +63,11 @@ def test_a_pair_that_does_not_fit_leaves_the_last_good_one_and_is_said_once(worl
     replace(world.server_pair.certificate, certificate)
 
 
-def test_the_clients_authority_changes_by_way_of_both(world: World, load: Load) -> None:
-    """Both are trusted until every client has a pair of the newer one: Envoy, and xds, which asks ext_proc."""
+def test_the_authority_changes_by_way_of_both(world: World, load: Load) -> None:
+    """Both are trusted on each side until everyone has a pair of the newer one: servers, Envoy, and xds as a client."""
     newer, moment = Authority("newer"), time.monotonic()
     try:
         change_authority(world, world.authority, newer)
-        assert world.serves(world.xds_port, world.authority, newer.leaf("anyone"))
         world.kill("xds")
         world.start_xds()
         wait_until(lambda: world.metric("xds", "tidegate_xds_streams") == 1, what="Envoy is back, by its new pair")
@@ -79,15 +78,36 @@ def test_the_clients_authority_changes_by_way_of_both(world: World, load: Load) 
 
 
 def change_authority(world: World, old: Authority, newer: Authority) -> None:
-    """Clients of `newer` instead of `old`, servers and clients one after the other."""
-    before, own = reloads(world), reloads(world, "ext_proc")[0]
-    replace(world.folder / "client-ca.crt", old.pem + newer.pem)
-    wait_until(lambda: all(a > b for a, b in zip(reloads(world), before, strict=True)), what="both are trusted")
-    envoys, stale = newer.leaf("envoy"), old.leaf("anyone")
+    """`newer` instead of `old` for servers and clients."""
+    trust(world, old.pem + newer.pem)
+    envoys, servers, before = newer.leaf("envoy"), newer.leaf(NAME), reloads(world) + reloads(world, "ext_proc")[:1]
     envoys.write(world.folder / "envoy", "client")
     newer.leaf("xds").write(world.folder, "xds")
+    servers.write(world.folder, "server")
     wait_until(lambda: envoys.serial in serials(world), what="Envoy's new pair")
-    wait_until(lambda: reloads(world, "ext_proc")[0] > own, what="xds' new pair")
-    newer.write(world.folder / "client-ca.crt")
+    wait_until(lambda: taken(world, before), what="the new pairs of xds and ext_proc")
+    trust(world, newer.pem)
+    stale = old.leaf("anyone")
     for port in (world.xds_port, world.ext_proc_port):
-        wait_until(lambda p=port: not world.serves(p, world.authority, stale), what="the old one is not trusted")
+        wait_until(lambda p=port: not world.serves(p, newer, stale), what="the old one is not trusted")
+        assert world.serves(port, newer, newer.leaf("anyone"))
+
+
+def trust(world: World, authorities: bytes) -> None:
+    """These and no other, on every side."""
+    before, own = reloads(world) + reloads(world, "ext_proc")[:1], secrets_read(world)
+    replace(world.folder / "client-ca.crt", authorities)
+    replace(world.folder / "ca.crt", authorities)
+    wait_until(lambda: taken(world, before), what="xds and ext_proc trust them")
+    wait_until(lambda: all(a > b for a, b in zip(secrets_read(world), own, strict=True)), what="Envoy trusts them")
+
+
+def taken(world: World, before: list[float]) -> bool:
+    """Whether each of the services' files was read again: server pairs, and xds' as a client."""
+    return all(a > b for a, b in zip(reloads(world) + reloads(world, "ext_proc")[:1], before, strict=True))
+
+
+def secrets_read(world: World) -> list[int]:
+    """How often Envoy made TLS contexts of its secrets, by cluster."""
+    kind = "client_ssl_socket_factory.ssl_context_update_by_sds"
+    return [stat(world.admin, f"cluster.{cluster}.{kind}") for cluster in ("xds", "tidegate_ext_proc")]

@@ -186,6 +186,12 @@ class World:
         (self.folder / "tidegate.json").write_text(json.dumps(config))
 
 
+def stat(admin: int, name: str) -> int:
+    """A counter or gauge of the Envoy at this admin port; 0 where it has none of that name."""
+    lines = httpx.get(f"http://127.0.0.1:{admin}/stats").text.splitlines()
+    return next((int(line.split(": ")[1]) for line in lines if line.startswith(f"{name}: ")), 0)
+
+
 def asks(channel: Any) -> bool:
     """Whether the server says over this channel that it serves."""
     try:
