@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, TypeVar, get_type_hints
 
 import typer
 
@@ -14,6 +15,7 @@ from tidegate.cli.up import registry
 from tidegate.domain.errors import ConfigError
 from tidegate.domain.topology import Topology
 from tidegate.settings.config_file import load
+from tidegate.settings.redis_url import parse_redis_url
 from tidegate.store.ports import Store
 from tidegate.store.redis import RedisStore
 
@@ -41,6 +43,11 @@ class Target:
     prefix: str
     topology: Topology | None
 
+    @property
+    def where(self) -> str:
+        """The address of Redis, without a password."""
+        return parse_redis_url(self.redis_url).where
+
     def open(self) -> Store:
         """A store on it."""
         return RedisStore(self.redis_url, self.prefix)
@@ -56,6 +63,26 @@ class Target:
                 await store.close()
 
         return asyncio.run(go())
+
+
+def on_cluster(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command `--config`, `--redis-url` and `--redis-prefix`; it gets what they mean as its first argument.
+
+    The rest of its arguments become typer's, as they are.
+    """
+    hints = get_type_hints(command, include_extras=True)
+    own = [p.replace(annotation=hints[p.name]) for p in inspect.signature(command).parameters.values()][1:]
+    where = {"config": ConfigOption, "redis_url": RedisOption, "redis_prefix": PrefixOption}
+
+    def run(config: Path | None, redis_url: str | None, redis_prefix: str | None, **given: Any) -> None:
+        command(find_target(config, redis_url, redis_prefix), **given)
+
+    added = [inspect.Parameter(n, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=a) for n, a in where.items()]
+    typed: Any = run
+    typed.__name__, typed.__doc__ = command.__name__, command.__doc__
+    typed.__signature__ = inspect.Signature([*own, *added], return_annotation=None)
+    typed.__annotations__ = {p.name: p.annotation for p in [*own, *added]}
+    return run
 
 
 def find_target(config: Path | None, redis_url: str | None, prefix: str | None) -> Target:

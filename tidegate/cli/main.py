@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from tidegate.cli import check_config, lab, operate, services, status
+from tidegate.cli import check_config, events, explain, lab, operate, services, status, top, tune
 from tidegate.cli.up.command import up
 from tidegate.domain.errors import BinaryNotFound, ConfigError, TidegateError
 
@@ -41,6 +41,10 @@ services.register(app)
 app.command("status")(status.status)
 app.command("check-config")(check_config.check_config)
 app.command("lab")(lab.lab)
+app.command("top")(top.top)
+app.command("explain")(explain.explain)
+app.command("events")(events.events)
+app.add_typer(tune.app, name="tune")
 operate.register(app)
 
 
