@@ -13,7 +13,7 @@ import structlog
 from prometheus_client import CollectorRegistry
 
 from tidegate.domain.errors import ConfigError, StoreError
-from tidegate.domain.topology import Topology, WithoutPicker, split_address
+from tidegate.domain.topology import Topology, WithoutPicker, split_address, split_ports
 from tidegate.grpc_health import Health
 from tidegate.grpc_tls import ChannelTls, server_watch
 from tidegate.grpc_tls_files import TlsFiles, TlsMetrics, TlsWatch
@@ -71,7 +71,13 @@ async def serve_on(store: Store, file: FileConfig, settings: XdsSettings, compan
     tls_metrics = TlsMetrics(registry)
     tls = server_watch(settings.tls_cert, settings.tls_key, settings.tls_client_ca, tls_metrics)
     picker_tls = _picker_tls(gateway, settings, tls_metrics)
-    picker = PickerWatch(gateway.ext_proc_host, gateway.ext_proc_port, registry, tls=picker_tls)
+    picker = PickerWatch(
+        gateway.ext_proc_host,
+        gateway.ext_proc_port,
+        registry,
+        tls=picker_tls,
+        last_port=gateway.ext_proc_last_port,
+    )
     publisher = Publisher(
         gateway=gateway,
         topology=file.topology,
@@ -113,7 +119,7 @@ async def gateway_of(file: FileConfig, settings: XdsSettings, resolver: Resolver
     """The gateway's listener, with its host as an IP. Raises ConfigError when it cannot be one."""
     listen = settings.gateway_listen or file.gateway.listen
     host, port = _address("gateway.listen", listen)
-    ext_proc_host, ext_proc_port = _address("--ext-proc", settings.ext_proc)
+    ext_proc_host, ext_proc_port, ext_proc_last_port = _ports("--ext-proc", settings.ext_proc)
     ips = await resolver.addresses([host])
     if host not in ips:
         raise ConfigError([f"gateway.listen: {host} is no address of this machine; name an IP, such as 0.0.0.0"])
@@ -126,6 +132,7 @@ async def gateway_of(file: FileConfig, settings: XdsSettings, resolver: Resolver
         expose_routing=file.gateway.expose_routing,
         ext_proc_host=ext_proc_host,
         ext_proc_port=ext_proc_port,
+        ext_proc_last_port=ext_proc_last_port,
         ext_proc_tls=_envoys_picker_tls(ext_proc_host, settings),
         cors_origin=file.gateway.cors_origin,
         without_picker=file.gateway.without_picker,
@@ -155,6 +162,13 @@ def _picker_tls(gateway: Gateway, settings: XdsSettings, metrics: TlsMetrics) ->
 def instance_name() -> str:
     """This process among those of its service."""
     return f"{socket.gethostname()}:{os.getpid()}"
+
+
+def _ports(where: str, text: str) -> tuple[str, int, int]:
+    try:
+        return split_ports(text)
+    except ValueError as exc:
+        raise ConfigError([f"{where}: {exc}"]) from exc
 
 
 def _address(where: str, text: str) -> tuple[str, int]:

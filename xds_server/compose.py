@@ -22,6 +22,7 @@ class Gateway:
     expose_routing: bool
     ext_proc_host: str
     ext_proc_port: int
+    ext_proc_last_port: int | None = None
     ext_proc_tls: PickerTls | None = None
     cors_origin: str | None = None
     without_picker: WithoutPicker = WithoutPicker.BY_MODEL
@@ -49,6 +50,7 @@ def compose(
         expose_routing=gateway.expose_routing,
         ext_proc_host=gateway.ext_proc_host,
         ext_proc_port=gateway.ext_proc_port,
+        ext_proc_last_port=gateway.ext_proc_last_port,
         ext_proc_tls=gateway.ext_proc_tls,
         clusters=tuple(_cluster(cluster, view, ips, sample_ttl_ms, upstreams or {}) for cluster in topology.clusters),
         aliases=tuple(alias for alias, _ in topology.aliases),

@@ -81,6 +81,7 @@ class Desired:
     expose_routing: bool
     ext_proc_host: str
     ext_proc_port: int
+    ext_proc_last_port: int | None = None
     ext_proc_tls: PickerTls | None = None
     clusters: tuple[DesiredCluster, ...]
     aliases: tuple[str, ...] = ()

@@ -56,7 +56,10 @@ class PickerState:
 
 
 class PickerWatch:
-    """Asks each address of `host` in turn. `away` is read by the publisher, `changed` is awaited after each change."""
+    """Asks each address of `host`, at each port up to `last_port`, in turn.
+
+    `away` is read by the publisher, `changed` is awaited after each change.
+    """
 
     def __init__(
         self,
@@ -66,8 +69,9 @@ class PickerWatch:
         lookup: Lookup = system_lookup,
         monotonic_seconds: Callable[[], float] = time.monotonic,
         tls: ChannelTls | None = None,
+        last_port: int | None = None,
     ) -> None:
-        self._host, self._port, self._lookup, self._now = host, port, lookup, monotonic_seconds
+        self._host, self._ports, self._lookup, self._now = host, (port, last_port or port), lookup, monotonic_seconds
         self._tls, self._material = tls, tls and tls.watch.material
         self._state, self._channels, self._older = PickerState(), dict[str, Any](), dict[str, Any]()
         self._looked_up_at: float | None = None
@@ -92,10 +96,11 @@ class PickerWatch:
 
     def _say(self) -> None:
         self._gauge.set(self.away)
+        where = f"{self._host}:{'-'.join(str(port) for port in dict.fromkeys(self._ports))}"
         if self.away:
-            log.warning("no ext_proc answers; Envoy does without", ext_proc=f"{self._host}:{self._port}")
+            log.warning("no ext_proc answers; Envoy does without", ext_proc=where)
         else:
-            log.info("ext_proc answers again", ext_proc=f"{self._host}:{self._port}")
+            log.info("ext_proc answers again", ext_proc=where)
 
     async def _any_serves(self) -> bool:
         await self._look_up()
@@ -124,8 +129,10 @@ class PickerWatch:
             return
 
     async def _keep(self, ips: Iterable[str]) -> None:
-        """One channel an address."""
-        wanted = {f"[{ip}]:{self._port}" if ":" in ip else f"{ip}:{self._port}" for ip in ips}
+        """One channel an address and port."""
+        first, last = self._ports
+        hosts = [f"[{ip}]" if ":" in ip else ip for ip in ips]
+        wanted = {f"{host}:{port}" for host in hosts for port in range(first, last + 1)}
         for gone in self._channels.keys() - wanted:
             await self._channels.pop(gone).close()
         for address in sorted(wanted - self._channels.keys()):

@@ -137,6 +137,21 @@ def split_address(address: str) -> tuple[str, int]:
     return host, int(port)
 
 
+def split_ports(address: str) -> tuple[str, int, int]:
+    """Cut `host:port` or `host:first-last` into host, first and last port; one port is both.
+
+    Raises ValueError with a sentence when it is neither.
+    """
+    place, dash, last = address.rpartition("-")
+    if not dash or not last.isascii() or not last.isdigit() or not place.rpartition(":")[2].isdigit():
+        host, port = split_address(address)
+        return host, port, port
+    host, first = split_address(place)
+    if not first <= int(last) <= 65535:
+        raise ValueError(f"{address!r} has no ports from {first} to {last}")
+    return host, first, int(last)
+
+
 _LABEL = r"[A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?"
 _HOST_NAME = re.compile(rf"{_LABEL}(\.{_LABEL})*\.?", re.ASCII)
 _LOOKS_LIKE_IPV4 = re.compile(r"[0-9.]+", re.ASCII)

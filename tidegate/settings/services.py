@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
-from tidegate.domain.topology import split_address, split_listen
+from tidegate.domain.topology import split_listen, split_ports
 from tidegate.settings.redis_url import parse_redis_url
 
 
@@ -110,7 +110,11 @@ class XdsSettings(GrpcSettings):
     SERVICE: ClassVar[str] = "xds"
 
     listen: str = setting("127.0.0.1:18000", "host:port of the ADS gRPC server", check=split_listen)
-    ext_proc: str = setting("127.0.0.1:18001", "host:port at which Envoy finds ext_proc", check=split_address)
+    ext_proc: str = setting(
+        "127.0.0.1:18001",
+        "host:port at which Envoy finds ext_proc; host:first-last where every worker has a port",
+        check=split_ports,
+    )
     ext_proc_tls_ca: Path | None = setting(
         None, "PEM file of the authority of ext_proc's certificate, as xds finds it; unset: ext_proc speaks plaintext"
     )

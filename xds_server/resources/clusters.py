@@ -57,10 +57,12 @@ def model_cluster(cluster: DesiredCluster) -> Any:
 
 
 def ext_proc_cluster(desired: Desired) -> Any:
-    """The Cluster at which Envoy finds ext_proc: gRPC, by address or by DNS name."""
-    endpoint = endpoint_components_pb2.Endpoint(address=socket_address(desired.ext_proc_host, desired.ext_proc_port))
+    """The Cluster at which Envoy finds ext_proc: gRPC, by address or by DNS name, on one port or on one a worker."""
+    ports = range(desired.ext_proc_port, (desired.ext_proc_last_port or desired.ext_proc_port) + 1)
+    addresses = (socket_address(desired.ext_proc_host, port) for port in ports)
+    endpoints = (endpoint_components_pb2.Endpoint(address=address) for address in addresses)
     locality = endpoint_components_pb2.LocalityLbEndpoints(
-        lb_endpoints=[endpoint_components_pb2.LbEndpoint(endpoint=endpoint)]
+        lb_endpoints=[endpoint_components_pb2.LbEndpoint(endpoint=endpoint) for endpoint in endpoints]
     )
     return cluster_pb2.Cluster(
         name=EXT_PROC_CLUSTER,
