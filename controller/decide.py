@@ -8,13 +8,13 @@ from typing import Any
 
 from controller.roster import roster
 from controller.state import State
-from tidegate.domain.load import LoadRules
+from tidegate.domain import ewma, load, weight_settings
 from tidegate.domain.membership import Membership
 from tidegate.domain.operators import Intent, read_orders
 from tidegate.domain.sample import EndpointSample
 from tidegate.domain.topology import Cluster, Precision, Topology
-from tidegate.domain.tuning import check_tunes, flat, good_tunes
-from tidegate.domain.weights import Decision, Replica, decide
+from tidegate.domain.tuning import EVERYWHERE, Tunes, check_tunes, flat, good_tunes
+from tidegate.domain.weights import Decision, Replica, Rules, decide
 from tidegate.store.ports import ClusterDecision, RawOperatorKeys
 
 
@@ -29,7 +29,7 @@ class World:
 
 
 def decide_all(
-    topology: Topology, world: World, before: State, *, sample_ttl_ms: int, rules: LoadRules
+    topology: Topology, world: World, before: State, *, sample_ttl_ms: int, rules: Rules
 ) -> tuple[State, list[ClusterDecision]]:
     """The state after this look, and a decision for every cluster of the topology."""
     members = roster(topology, world.membership)
@@ -39,12 +39,31 @@ def decide_all(
     tunes = good_tunes(world.keys.tunes, before.tuned, world.keys.broken)
     intent = replace(intent, rejected={**intent.rejected, **check_tunes(world.keys.tunes, before.tuned)})
     samples = {(s.cluster, s.address): s for s in world.samples}
-    decisions = []
+    decisions, memories = [], {}
     for cluster in topology.clusters:
         replicas = [_replica(cluster, address, samples, intent, before) for address in members[cluster.name]]
-        decided = decide(replicas, kind=cluster.kind, now_ms=world.now_ms, sample_ttl_ms=sample_ttl_ms, rules=rules)
+        decided = decide(
+            replicas,
+            kind=cluster.kind,
+            now_ms=world.now_ms,
+            sample_ttl_ms=sample_ttl_ms,
+            rules=rules_of(cluster.name, tunes, rules),
+        )
+        memories[cluster.name] = {one.address: one.memory for one in decided}
         decisions.append(_published(cluster.name, decided, intent))
-    return State(intent, {d.cluster: d.explain for d in decisions}, flat(tunes)), decisions
+    return State(intent, {d.cluster: d.explain for d in decisions}, flat(tunes), memories), decisions
+
+
+def rules_of(cluster: str, tunes: Tunes, base: Rules) -> Rules:
+    """The rules of one cluster: `base`, with what `tune` and then `tune:{cluster}` set. `tunes` hold no bad value."""
+    fields = {**tunes.get(EVERYWHERE, {}), **tunes.get(cluster, {})}
+    if not fields:
+        return base
+    return Rules(
+        load=load.tuned(base.load, fields, base.load)[0],
+        weight=weight_settings.tuned(base.weight, fields, base.weight)[0],
+        ewma=ewma.tuned(base.ewma, fields, base.ewma)[0],
+    )
 
 
 def _replica(
@@ -61,7 +80,7 @@ def _replica(
         sample=sample,
         pinned=intent.pins.get(cluster.name, {}).get(address),
         drained=intent.drains.get(cluster.name, {}).get(address),
-        last_automatic=before.automatic(cluster.name, address),
+        memory=before.memory(cluster.name, address),
     )
 
 

@@ -20,10 +20,10 @@ from controller.instruments import Instruments
 from controller.orders import joined
 from controller.state import State, restored
 from tidegate.domain.errors import StoreError, StoreRefused
-from tidegate.domain.load import LoadRules
 from tidegate.domain.membership import Membership
 from tidegate.domain.operators import FieldChange
 from tidegate.domain.topology import Topology
+from tidegate.domain.weights import Rules
 from tidegate.runtime import backoff_seconds, now_ms
 from tidegate.store.clock import StoreClock
 from tidegate.store.ports import ClusterDecision, RawOperatorKeys, Store
@@ -47,7 +47,7 @@ async def run(
     *,
     tick_ms: int = 250,
     sample_ttl_ms: int = 3_000,
-    rules: LoadRules | None = None,
+    rules: Rules | None = None,
     clock: Callable[[], int] | None = None,
     registry: CollectorRegistry | None = None,
     instance: str | None = None,
@@ -84,7 +84,7 @@ class Controller:
     store: Store
     topology: Topology
     sample_ttl_ms: int = 3_000
-    rules: LoadRules | None = None
+    rules: Rules | None = None
     clock: Callable[[], int] = now_ms
     instance: str = "controller"
     _state: State | None = None
@@ -123,7 +123,7 @@ class Controller:
             await self.store.restore(world.keys, world.membership.heard_ms)
             log.warning("Redis was emptied; members and operators' keys were written back")
         after, decisions = decide_all(
-            self.topology, world, before, sample_ttl_ms=self.sample_ttl_ms, rules=self.rules or LoadRules()
+            self.topology, world, before, sample_ttl_ms=self.sample_ttl_ms, rules=self.rules or Rules()
         )
         ordered = self._world is not None and self._world.keys != world.keys
         written = await self._publish(before, after, decisions, published, ordered=ordered)

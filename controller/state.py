@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from tidegate.domain.memory import Memory, remembered
 from tidegate.domain.operators import LARGEST_PIN, Intent
 
 Explained = Mapping[str, Mapping[str, Mapping[str, Any]]]
@@ -15,16 +16,18 @@ Explained = Mapping[str, Mapping[str, Mapping[str, Any]]]
 class State:
     """Orders in force, and the newest `explain` by cluster and address: what was decided, and from what.
 
-    `tuned` are the tunes in force: `tune:phi-3 envoy.retries` → text.
+    `tuned` are the tunes in force: `tune:phi-3 envoy.retries` → text. `memories` are what the weight rule goes on
+    from, by cluster and address.
     """
 
     intent: Intent = field(default_factory=Intent)
     explained: Explained = field(default_factory=dict)
     tuned: Mapping[str, str] = field(default_factory=dict)
+    memories: Mapping[str, Mapping[str, Memory]] = field(default_factory=dict)
 
-    def automatic(self, cluster: str, address: str) -> int | None:
-        """The last automatic weight of a replica, 0…1000."""
-        return _whole(self.explained.get(cluster, {}).get(address, {}).get("automatic"))
+    def memory(self, cluster: str, address: str) -> Memory | None:
+        """What the last decision about a replica left."""
+        return self.memories.get(cluster, {}).get(address)
 
 
 def restored(explained: Explained, rejected: Mapping[str, str], tuned: Mapping[str, str] | None = None) -> State:
@@ -41,7 +44,15 @@ def restored(explained: Explained, rejected: Mapping[str, str], tuned: Mapping[s
             for kind, name in (("weight", "pinned_until_ms"), ("drain", "drained_until_ms")):
                 if isinstance(end := why.get(name), int):
                     until_ms[f"{kind}:{cluster} {address}"] = end
-    return State(Intent(pins, drains, dict(rejected), until_ms), explained, tuned or {})
+    return State(Intent(pins, drains, dict(rejected), until_ms), explained, tuned or {}, _memories(explained))
+
+
+def _memories(explained: Explained) -> dict[str, dict[str, Memory]]:
+    read = {
+        cluster: {address: remembered(why) for address, why in replicas.items()}
+        for cluster, replicas in explained.items()
+    }
+    return {c: {address: one for address, one in fields.items() if one is not None} for c, fields in read.items()}
 
 
 def _whole(value: object) -> int | None:

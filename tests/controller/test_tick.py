@@ -100,14 +100,29 @@ async def test_last_good_pin_survives_a_bad_value_and_a_restart(store, controlle
     assert "last good value 300" in (await store.rejected())[f"weight:phi-3 {A}"]
 
 
-async def test_drain_ends_traffic_and_undrain_returns_it(store, controller, clock):
+async def test_drain_ends_traffic_and_undrain_returns_it_by_a_ramp(store, controller, clock):
     await store.publish(tick(clock(), a=0.4, b=0.75), ttl_ms=TTL)
     await store.set_field("drain:phi-3", A, "disk")
     await controller.tick()
     assert (await weights(store))[A] == 0
     await store.clear_field("drain:phi-3", A)
     await controller.tick()
-    assert (await weights(store))[A] == 600
+    assert (await weights(store))[A] == 60
+    for step in range(1, 61):
+        clock.at_ms += 250
+        await store.publish(tick(clock(), a=0.4, b=0.75, seq=step), ttl_ms=TTL)
+        await controller.tick()
+    assert (await weights(store))[A] == pytest.approx(600, rel=0.02)
+
+
+async def test_tunes_of_the_cluster_act_at_the_next_look(store, controller, clock):
+    await store.publish(tick(clock(), a=0.0, b=0.75), ttl_ms=TTL)
+    await store.set_field("tune", "weight.max", "0.5")
+    await controller.tick()
+    assert await weights(store) == {A: 500, B: 250}
+    await store.set_field("tune:phi-3", "weight.max", "0.3")
+    await controller.tick()
+    assert (await weights(store))[A] == 300
 
 
 async def test_unreachable_replica_weighs_nothing_and_is_logged(store, controller, clock):

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from typing import Any, Final
 
 from tidegate.domain.sample import EndpointSample
 from tidegate.domain.topology import Kind
+from tidegate.domain.tunable import Tunable, Value, read_fields
 
 
 @dataclass(frozen=True, slots=True)
 class LoadWeights:
-    """What each part counts for: at least 0, with a sum above 0. An unknown part counts nothing."""
+    """What each part counts for: at least 0. An unknown part counts nothing; with a sum of 0 the load is unknown."""
 
     latency: float = 0.45
     vram: float = 0.35
@@ -23,6 +26,53 @@ class LoadRules:
 
     weights: LoadWeights = field(default_factory=LoadWeights)
     latency_target_ms: float = 10_000.0
+
+
+DEFAULT: Final = LoadRules()
+
+
+def _part(name: str, default: float, doc: str) -> Tunable:
+    return Tunable(name=name, default=default, most=1.0, doc=f"what {doc} counts in the load index; 0 leaves it out")
+
+
+TUNABLES: Final = (
+    _part("load.latency", DEFAULT.weights.latency, "the p99 of a replica's answers"),
+    _part(
+        "load.vram", DEFAULT.weights.vram, "its memory in use (KV cache of an LLM, GPU memory of a diffusion engine)"
+    ),
+    _part("load.entropy", DEFAULT.weights.entropy, "how mixed its requests are"),
+    Tunable(
+        name="load.latency_target_ms",
+        default=DEFAULT.latency_target_ms,
+        unit="ms",
+        least=1.0,
+        most=3_600_000.0,
+        doc="p99 that counts as half full",
+    ),
+)
+
+
+def tuned(base: LoadRules, fields: Mapping[str, str], last: LoadRules) -> tuple[LoadRules, dict[str, str]]:
+    """`base` with what `fields` (name → text) sets, and why others are refused; a bad value leaves that of `last`."""
+    values, refused = read_fields(TUNABLES, fields, shown(last))
+    merged: dict[str, Any] = {**shown(base), **values}
+    return (
+        LoadRules(
+            weights=LoadWeights(merged["load.latency"], merged["load.vram"], merged["load.entropy"]),
+            latency_target_ms=merged["load.latency_target_ms"],
+        ),
+        refused,
+    )
+
+
+def shown(rules: LoadRules) -> dict[str, Value]:
+    """The values in force by tunable name."""
+    return {
+        "load.latency": rules.weights.latency,
+        "load.vram": rules.weights.vram,
+        "load.entropy": rules.weights.entropy,
+        "load.latency_target_ms": rules.latency_target_ms,
+    }
 
 
 @dataclass(frozen=True, slots=True)

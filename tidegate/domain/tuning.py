@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Final
 
-from tidegate.domain import upstream
+from tidegate.domain import ewma, load, upstream, weight_settings
 from tidegate.domain.flow import settings as flow
 from tidegate.domain.pick import settings as pick
 from tidegate.domain.tunable import Tunable
@@ -33,6 +33,16 @@ class Group:
 
 
 GROUPS: Final = (
+    Group(
+        "How full a replica is",
+        "The controller follows at its next look, four a second.",
+        load.TUNABLES,
+    ),
+    Group(
+        "Which share of the traffic a replica gets",
+        "The controller follows at its next look, four a second.",
+        weight_settings.TUNABLES + ewma.TUNABLES,
+    ),
     Group("How Envoy treats a cluster", "Envoy has a change within a second.", upstream.TUNABLES),
     Group("Which replica ext_proc picks", "In `pick` clusters, from the next request on.", pick.TUNABLES),
     Group("Requests that wait in the gateway", "From the next request on.", flow.TUNABLES),

@@ -1,45 +1,61 @@
-"""Weights: which share of a cluster's traffic each replica gets, and why."""
+"""Weights: which share of a cluster's traffic each replica gets, and why.
+
+sample ─▶ capacity × (1 − load) ─▶ windowed EWMA ─▶ steady ─▶ ramp, step limit, bounds ─▶ automatic weight
+                                                               drain, status, pin      ─▶ weight
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from tidegate.domain import ewma, load, steady, weight_settings
+from tidegate.domain.capacity import NOTHING, RELATIVE_CAPACITY, Measured, capacities, observe
+from tidegate.domain.ewma import EwmaSettings, Smoothed, smooth
 from tidegate.domain.load import UNKNOWN_LOAD, LoadIndex, LoadRules, load_index
+from tidegate.domain.memory import Memory
+from tidegate.domain.ramp import limited, ramp_part
 from tidegate.domain.sample import EndpointSample, Status
+from tidegate.domain.steady import Steady, SteadySettings
 from tidegate.domain.topology import Kind, Precision
+from tidegate.domain.weight_settings import WeightPolicy, WeightSettings
 
 FULL: Final = 1000
-SMALLEST_SHARE: Final = 0.01
-LARGEST_SHARE: Final = 0.99
 HOLD_RATIO: Final = 0.02
+INPUT_EVERY_MS: Final = 200
+"""Least time between two inputs of the EWMA: a look that operators' keys caused is no tick."""
+LONGEST_STEP_SECONDS: Final = 5.0
+"""What a decision after a longer silence counts as: weights do not leap because nobody looked."""
 
-RELATIVE_CAPACITY: Final[Mapping[Precision, float]] = {
-    Precision.FP16: 1.0,
-    Precision.BF16: 1.0,
-    Precision.FP8: 1.0,
-    Precision.INT8: 1.0,
-    Precision.INT4: 1.36,
-}
-"""Tokens/s relative to FP16 of the same model and card. Source: design, policy 4 (INT4 measured as 1.36 times
-FP16); formats without a measured figure count as FP16."""
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
+    """How one cluster's weights are made: the values of its tunables."""
+
+    load: LoadRules = load.DEFAULT
+    weight: WeightSettings = weight_settings.DEFAULT
+    ewma: EwmaSettings = ewma.DEFAULT
+
+
+DEFAULT: Final = Rules()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replica:
     """One replica as the weight rule sees it.
 
-    `last_automatic` (0…1000; 0 while it took no traffic) is the automatic weight decided before; `pinned`
-    (0…1000) and `drained` (any text) are the operator's.
+    `entropy` (0…1) is its request-class mix; `memory` is what the last decision left (None: never decided on);
+    `pinned` (0…1000) and `drained` (any text) are the operator's.
     """
 
     address: str
     precision: Precision = Precision.FP16
     sample: EndpointSample | None = None
+    entropy: float | None = None
     pinned: int | None = None
     drained: str | None = None
-    last_automatic: int | None = None
+    memory: Memory | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +72,7 @@ class Decision:
     pinned: int | None
     drained: str | None
     reason: str
+    memory: Memory
 
     def explain(self) -> dict[str, Any]:
         """The JSON of `explain:{cluster}`. `status` is null when no fresh sample tells it."""
@@ -69,17 +86,33 @@ class Decision:
             "age_ms": self.age_ms,
             "stale": self.status is None,
             "reason": self.reason,
+            **self.memory.published(),
         }
 
 
-def automatic_weight(capacity: float, load: float) -> int:
-    """capacity x clip(1 - load, 0.01, 0.99) in thousandths, rounded, at least 1.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Look:
+    """A replica with what this moment adds: a sample only if it is fresh, and where its share should be."""
 
-    `capacity` lies in (0, 1] (1 is the cluster's largest), `load` in [0, 1]. Range 1…990; it never rises with
-    load.
+    replica: Replica
+    sample: EndpointSample | None
+    measured: Measured
+    load: LoadIndex
+    capacity: float = 1.0
+    target: float = 0.0
+    smoothed: Smoothed | None = None
+
+    @property
+    def serves(self) -> bool:
+        return self.sample is not None and self.sample.status.takes_traffic
+
+
+def target_share(capacity: float, load: float, settings: WeightSettings = weight_settings.DEFAULT) -> float:
+    """capacity × (1 − load), clipped to [weight.min, weight.max]; both arguments lie in [0, 1].
+
+    It never rises with load, nor falls with capacity.
     """
-    share = min(LARGEST_SHARE, max(SMALLEST_SHARE, 1.0 - load))
-    return max(1, round(FULL * capacity * share))
+    return _bounded(capacity * (1.0 - load), settings)
 
 
 def held(last: int | None, target: int) -> int:
@@ -90,7 +123,7 @@ def held(last: int | None, target: int) -> int:
 
 
 def decide(
-    replicas: Sequence[Replica], *, kind: Kind, now_ms: int, sample_ttl_ms: int, rules: LoadRules
+    replicas: Sequence[Replica], *, kind: Kind, now_ms: int, sample_ttl_ms: int, rules: Rules = DEFAULT
 ) -> list[Decision]:
     """Decide one cluster's weights, in the order given. `now_ms` is Unix time, `sample_ttl_ms` an age.
 
@@ -99,88 +132,206 @@ def decide(
     gives the weight at the mean load of the known; a stale or missing one keeps its last automatic weight
     (fail static), else the weight at that mean. With no load known the mean is 0: plain capacity decides. A last
     weight of 0 stays for as long as another replica has a weight: of a cluster that nobody sees, all are tried.
+
+    A replica that begins to serve (never decided on, or at weight 0 before) while another has a weight ramps up.
     """
-    largest = max((RELATIVE_CAPACITY[r.precision] for r in replicas), default=1.0)
-    fresh = {r.address: _fresh(r.sample, now_ms, sample_ttl_ms) for r in replicas}
-    loads = {address: load_index(sample, kind, rules) if sample else UNKNOWN_LOAD for address, sample in fresh.items()}
-    neutral = _mean(load.total for address, load in loads.items() if _serves(fresh[address]))
-    others = any(_serves(fresh[r.address]) or (fresh[r.address] is None and r.last_automatic) for r in replicas)
+    looks = _looks(replicas, kind, now_ms, sample_ttl_ms, rules)
+    values = _steady(looks, now_ms, rules.weight)
+    others = any(look.serves or (look.sample is None and _automatic(look)) for look in looks)
+    carrying = [look.replica.address for look in looks if look.replica.memory and look.replica.memory.weight]
     return [
-        _decide_one(
-            replica,
-            fresh[replica.address],
-            loads[replica.address],
-            capacity=RELATIVE_CAPACITY[replica.precision] / largest,
-            neutral=neutral,
-            others=bool(others),
+        _decided(
+            look,
+            values.get(look.replica.address),
+            carried=any(address != look.replica.address for address in carrying),
+            others=others,
             now_ms=now_ms,
+            settings=rules.weight,
         )
-        for replica in replicas
+        for look in looks
     ]
 
 
-def _decide_one(
-    replica: Replica,
-    sample: EndpointSample | None,
-    load: LoadIndex,
-    *,
-    capacity: float,
-    neutral: float,
-    others: bool,
-    now_ms: int,
+# --- where each share should be -----------------------------------------------------------------------------
+
+
+def _looks(replicas: Sequence[Replica], kind: Kind, now_ms: int, ttl_ms: int, rules: Rules) -> list[_Look]:
+    looks = [_look(replica, kind, now_ms, ttl_ms, rules.load) for replica in replicas]
+    relative = _relative([(look.replica, look.measured) for look in looks], rules.weight)
+    neutral = _mean(_felt(look.load, rules.weight) for look in looks if look.serves)
+    return [_aimed(look, relative[look.replica.address], neutral, now_ms, rules) for look in looks]
+
+
+def _look(replica: Replica, kind: Kind, now_ms: int, ttl_ms: int, rules: LoadRules) -> _Look:
+    sample = replica.sample if replica.sample is not None and replica.sample.is_fresh(now_ms, ttl_ms) else None
+    known = replica.memory.measured if replica.memory else NOTHING
+    load = load_index(sample, kind, rules, entropy=replica.entropy) if sample else UNKNOWN_LOAD
+    return _Look(replica=replica, sample=sample, measured=observe(known, sample), load=load)
+
+
+def _relative(measured: Sequence[tuple[Replica, Measured]], settings: WeightSettings) -> dict[str, float]:
+    if settings.policy != WeightPolicy.STATIC:
+        return capacities({replica.address: (replica.precision, one) for replica, one in measured})
+    return capacities({replica.address: (replica.precision, NOTHING) for replica, _ in measured})
+
+
+def _felt(index: LoadIndex, settings: WeightSettings) -> float | None:
+    """What of the load index the policy follows."""
+    if settings.policy == WeightPolicy.STATIC:
+        return 0.0
+    return index.latency if settings.policy == WeightPolicy.LATENCY else index.total
+
+
+def _aimed(look: _Look, capacity: float, neutral: float, now_ms: int, rules: Rules) -> _Look:
+    felt = _felt(look.load, rules.weight)
+    target = target_share(capacity, neutral if felt is None else felt, rules.weight)
+    smoothed = _smoothed(look.replica.memory, target, now_ms, rules.ewma) if look.serves else None
+    return replace(look, capacity=capacity, target=target, smoothed=smoothed)
+
+
+def _smoothed(memory: Memory | None, target: float, now_ms: int, settings: EwmaSettings) -> Smoothed:
+    if memory is None or memory.smoothed is None:
+        return smooth(None, target, settings)
+    if now_ms - memory.smoothed_at_ms < INPUT_EVERY_MS:
+        return memory.smoothed
+    return smooth(memory.smoothed, target, settings)
+
+
+def _steady(looks: Sequence[_Look], now_ms: int, settings: WeightSettings) -> dict[str, Steady]:
+    memories = {look.replica.address: look.replica.memory for look in looks if look.serves}
+    before = {address: memory.steady for address, memory in memories.items() if memory and memory.steady}
+    last_ms = max((memory.at_ms for memory in memories.values() if memory), default=now_ms)
+    averages = SteadySettings(settle_seconds=settings.settle_seconds, alarm_ratio=settings.alarm_ratio)
+    targets = {look.replica.address: look.smoothed.value for look in looks if look.smoothed}
+    return steady.steady(before, targets, _seconds(last_ms, now_ms), averages)
+
+
+# --- what each gets -----------------------------------------------------------------------------------------
+
+
+def _decided(
+    look: _Look, value: Steady | None, *, carried: bool, others: bool, now_ms: int, settings: WeightSettings
 ) -> Decision:
-    automatic, why = _automatic(replica, sample, load, capacity, neutral, others=others)
-    weight, reason = _commanded(replica, sample, automatic, why)
+    memory, why = _remember(look, value, carried=carried, others=others, now_ms=now_ms, settings=settings)
+    replica = look.replica
+    weight, reason = _commanded(look, memory.automatic, why)
     return Decision(
         address=replica.address,
         weight=weight,
-        automatic=automatic,
-        capacity=capacity,
-        load=load,
-        status=sample.status if sample else None,
+        automatic=memory.automatic,
+        capacity=look.capacity,
+        load=look.load,
+        status=look.sample.status if look.sample else None,
         age_ms=replica.sample.age_ms(now_ms) if replica.sample else None,
         pinned=replica.pinned,
         drained=replica.drained,
         reason=reason,
+        memory=replace(memory, weight=weight),
     )
 
 
-def _automatic(
-    replica: Replica, sample: EndpointSample | None, load: LoadIndex, capacity: float, neutral: float, *, others: bool
-) -> tuple[int, str]:
-    if sample is not None and not sample.status.takes_traffic:
-        return 0, f"it is {sample.status.value}"
-    if sample is None and (replica.last_automatic or (replica.last_automatic == 0 and others)):
-        return replica.last_automatic, "no fresh sample: the last automatic weight stays"
-    if sample is None:
-        return automatic_weight(capacity, neutral), "no fresh sample: the cluster's mean load is assumed"
-    if load.total is None:
-        return _next(replica, capacity, neutral), "load unknown: the cluster's mean load is assumed"
-    return _next(replica, capacity, load.total), "capacity x (1 - load)"
+def _remember(
+    look: _Look, value: Steady | None, *, carried: bool, others: bool, now_ms: int, settings: WeightSettings
+) -> tuple[Memory, str]:
+    """The automatic weight in the memory that the next decision goes on from, and why it is that."""
+    memory, sample = look.replica.memory, look.sample
+    empty = Memory(at_ms=now_ms, weight=0, automatic=0, share=0.0, measured=look.measured)
+    if sample is not None and not look.serves:
+        return empty, f"it is {sample.status.value}"
+    if value is None and memory is not None and (memory.automatic or others):
+        return memory, "no fresh sample: the last automatic weight stays"
+    if value is None:
+        automatic = max(1, round(FULL * look.target))
+        return (
+            replace(empty, automatic=automatic, share=look.target),
+            "no fresh sample: the cluster's mean load is assumed",
+        )
+    return _adapted(look, value, carried=carried, now_ms=now_ms, settings=settings)
 
 
-def _next(replica: Replica, capacity: float, load: float) -> int:
-    return held(replica.last_automatic, automatic_weight(capacity, load))
+def _adapted(look: _Look, value: Steady, *, carried: bool, now_ms: int, settings: WeightSettings) -> tuple[Memory, str]:
+    before = look.replica.memory
+    seconds = _seconds(before.at_ms, now_ms) if before else 0.0
+    begins = carried and _free(look.replica) and (before is None or before.weight == 0)
+    ramping = 0.0 if begins else _ramping(before, seconds, settings)
+    share = ramp_part(ramping, settings.ramp_seconds) * value.value
+    if before is not None and not begins:
+        share = limited(before.share, share, seconds, settings.most_step)
+    share = _bounded(share, settings)
+    due = before is None or look.smoothed is not before.smoothed
+    memory = Memory(
+        at_ms=now_ms,
+        weight=0,
+        automatic=held(before.automatic if before and not begins else None, max(1, round(FULL * share))),
+        share=share,
+        ramping_seconds=ramping,
+        smoothed=look.smoothed,
+        smoothed_at_ms=now_ms if due or before is None else before.smoothed_at_ms,
+        steady=value,
+        measured=look.measured,
+    )
+    return memory, _why(look, ramping, settings)
 
 
-def _commanded(replica: Replica, sample: EndpointSample | None, automatic: int, why: str) -> tuple[int, str]:
+def _ramping(before: Memory | None, seconds: float, settings: WeightSettings) -> float | None:
+    if before is None or before.ramping_seconds is None:
+        return None
+    after = before.ramping_seconds + seconds
+    return after if after < settings.ramp_seconds else None
+
+
+def _why(look: _Look, ramping: float | None, settings: WeightSettings) -> str:
+    why = {
+        WeightPolicy.STATIC: "capacity by number format",
+        WeightPolicy.LOAD: "capacity x (1 - load)",
+        WeightPolicy.LATENCY: "capacity x (1 - latency part)",
+    }[WeightPolicy(settings.policy)]
+    if _felt(look.load, settings) is None:
+        why = "load unknown: the cluster's mean load is assumed"
+    return why if ramping is None else f"{why}, ramping up"
+
+
+def _commanded(look: _Look, automatic: int, why: str) -> tuple[int, str]:
+    replica = look.replica
     if replica.drained is not None:
         return 0, "drained by the operator" + (f": {replica.drained}" if replica.drained else "")
-    if sample is not None and not sample.status.takes_traffic:
+    if look.sample is not None and not look.serves:
         return 0, why if replica.pinned is None else f"{why}; pinned at {replica.pinned} once it serves"
     if replica.pinned is not None:
         return replica.pinned, f"pinned at {replica.pinned} by the operator"
     return automatic, why
 
 
-def _fresh(sample: EndpointSample | None, now_ms: int, ttl_ms: int) -> EndpointSample | None:
-    return sample if sample is not None and sample.is_fresh(now_ms, ttl_ms) else None
+def _free(replica: Replica) -> bool:
+    """No order holds its weight."""
+    return replica.pinned is None and replica.drained is None
 
 
-def _serves(sample: EndpointSample | None) -> bool:
-    return sample is not None and sample.status.takes_traffic
+def _automatic(look: _Look) -> int:
+    return look.replica.memory.automatic if look.replica.memory else 0
+
+
+def _bounded(share: float, settings: WeightSettings) -> float:
+    return max(settings.least, min(settings.most, share))
+
+
+def _seconds(last_ms: int, now_ms: int) -> float:
+    return min(LONGEST_STEP_SECONDS, max(0, now_ms - last_ms) / 1000)
 
 
 def _mean(loads: Iterable[float | None]) -> float:
     known = [load for load in loads if load is not None]
     return sum(known) / len(known) if known else 0.0
+
+
+__all__ = [
+    "DEFAULT",
+    "RELATIVE_CAPACITY",
+    "Decision",
+    "Memory",
+    "Replica",
+    "Rules",
+    "decide",
+    "held",
+    "target_share",
+]
