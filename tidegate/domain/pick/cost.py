@@ -11,6 +11,7 @@ from tidegate.domain.pick.terms.decode import decode
 from tidegate.domain.pick.terms.interference import interference
 from tidegate.domain.pick.terms.prefill import prefill
 from tidegate.domain.pick.terms.ramp import ramp
+from tidegate.domain.pick.terms.room import room
 from tidegate.domain.pick.terms.session import session
 from tidegate.domain.pick.terms.wait import wait
 
@@ -18,6 +19,7 @@ Term = Callable[[Situation], "list[float] | None"]
 
 TERMS: Final[tuple[tuple[str, Term], ...]] = (
     ("wait", wait),
+    ("room", room),
     ("prefill", prefill),
     ("adapter", adapter),
     ("ramp", ramp),

@@ -15,6 +15,7 @@ from tidegate.domain.pick.record import DispatchRecord
 from tidegate.domain.pick.replica import Replica
 from tidegate.domain.pick.settings import WEIGHTED_SUM, PickSettings
 from tidegate.domain.pick.situation import Situation
+from tidegate.domain.pick.stay import Stay
 from tidegate.domain.pick.turns import Turns
 from tidegate.domain.pick.verdict import Pick, Scored, Verdict
 from tidegate.domain.pick.weighted_sum import weighted_sum
@@ -47,6 +48,7 @@ class ClusterPicker:
         self._slots: list[Replica | None] = []
         self._index = PrefixIndex()
         self._turns = Turns()
+        self._stay = Stay()
         self._sessions: dict[str, str] = {}
 
     @property
@@ -116,10 +118,10 @@ class ClusterPicker:
         if not usable:
             closed = all(replica.closed(now_ms) for replica in self._replicas.values())
             return Pick(Verdict.CLOSED if closed else Verdict.UNKNOWN)
-        fitting = self._fitting(usable, work)
+        fitting, rooms = self._fitting(usable, work)
         if not fitting:
             return Pick(Verdict.FULL)
-        situation = self._situation(work, fitting, now_ms)
+        situation = self._situation(work, fitting, rooms, now_ms)
         hold = self._settings.hold_seconds if hold_seconds is None else hold_seconds
         if 0 < hold < min(situation.waits):
             return Pick(Verdict.FULL)
@@ -143,9 +145,13 @@ class ClusterPicker:
 
     def ended(self, handle: Handle, now_ms: float) -> None:
         """The dispatch ended, failed or never arrived. Calling it again, or after the replica left, does nothing."""
-        if handle.replica is not None:
-            handle.replica.queued.ended(handle.entry, now_ms)
-            handle.replica.reserve()
+        entry, replica = handle.entry, handle.replica
+        if replica is None or entry.ended_ms is not None:
+            return
+        if not entry.queued:
+            self._stay.ended(now_ms - entry.at_ms)
+        replica.queued.ended(entry, now_ms)
+        replica.reserve()
 
     def dispatch_record(self, handle: Handle) -> DispatchRecord | None:
         """What another process has to know of the dispatch; None when its replica was unknown."""
@@ -195,16 +201,24 @@ class ClusterPicker:
         sound = [r for r in usable if r.doubtful_from_ms >= now_ms]
         return sound or usable
 
-    def _fitting(self, usable: list[Replica], work: Work) -> list[Replica]:
-        """Those with room, of the lowest priority that has any."""
-        need = self._settings.fit_safety * demand_tokens(work, max(r.block for r in usable))
-        fitting = [r for r in usable if r.free_kv >= need]
-        if not fitting:
-            return fitting
-        first = min(r.priority for r in fitting)
-        return [r for r in fitting if r.priority == first]
+    def _fitting(self, usable: list[Replica], work: Work) -> tuple[list[Replica], list[float] | None]:
+        """Those with room, now or soon, of the lowest priority that has any, and seconds until there is room."""
+        demand = demand_tokens(work, max(r.block for r in usable))
+        rooms = self._stay.rooms(usable, demand, self._settings)
+        if rooms is None:
+            fitting = usable
+        else:
+            most = self._settings.room_seconds
+            pairs = [(r, room) for r, room in zip(usable, rooms, strict=True) if room <= most]
+            fitting, rooms = [r for r, _ in pairs], [room for _, room in pairs]
+        if len({r.priority for r in fitting}) > 1:
+            first = min(r.priority for r in fitting)
+            if rooms is not None:
+                rooms = [room for r, room in zip(fitting, rooms, strict=True) if r.priority == first]
+            fitting = [r for r in fitting if r.priority == first]
+        return fitting, rooms
 
-    def _situation(self, work: Work, replicas: list[Replica], now_ms: float) -> Situation:
+    def _situation(self, work: Work, replicas: list[Replica], rooms: list[float] | None, now_ms: float) -> Situation:
         settings = self._settings
         whole = prefill_tokens(work, 0, settings)
         waits = [max(0.0, r.queued.free_at_ms - now_ms) / 1000 for r in replicas]
@@ -213,7 +227,7 @@ class ClusterPicker:
         if cached:
             by_slot = self._by_slot(cached, work, whole)
             uncached = [by_slot[r.slot] for r in replicas]
-        return Situation(work, replicas, now_ms, settings, uncached, waits, self._sessions)
+        return Situation(work, replicas, now_ms, settings, uncached, waits, rooms, self._sessions)
 
     def _by_slot(self, cached: list[tuple[int, int]], work: Work, whole: float) -> list[float]:
         tokens = [whole] * len(self._slots)

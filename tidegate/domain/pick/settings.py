@@ -20,6 +20,7 @@ class PickSettings:
     price: float = 3.0
     hold_seconds: float = 0.0
     fit_safety: float = 1.3
+    room_seconds: float = 60.0
     prefill_tokens_per_second: float = 14_000.0
     step_tokens: int = 4_096
     step_seconds: float = 0.012
@@ -70,6 +71,13 @@ _BY_FIELD: Final[Mapping[str, Tunable]] = {
     ),
     "fit_safety": _number(
         "fit.safety", "fit_safety", "free KV tokens that a request needs, as a multiple of its demand", most=10.0
+    ),
+    "room_seconds": _number(
+        "pick.room_seconds",
+        "room_seconds",
+        "how soon a full replica must have room, by how long requests stay, to be named all the same",
+        unit="s",
+        most=600.0,
     ),
     "prefill_tokens_per_second": _number(
         "pick.prefill_tokens_per_second",

@@ -12,7 +12,8 @@ from tidegate.domain.pick.work import Work
 
 @dataclass(slots=True)
 class Situation:
-    """Lists run along `replicas`. `uncached` are tokens to prefill, `waits` seconds until those queued are prefilled.
+    """Lists run along `replicas`. `uncached` are tokens to prefill, `waits` seconds until those queued are prefilled,
+    `rooms` seconds until there is KV cache for it (None: everywhere at once).
 
     `sessions` tells which replica a session was last sent to.
     """
@@ -23,6 +24,7 @@ class Situation:
     settings: PickSettings
     uncached: list[float]
     waits: list[float]
+    rooms: list[float] | None
     sessions: dict[str, str] = field(default_factory=dict)
 
     @property
