@@ -12,6 +12,10 @@ from prometheus_client import CollectorRegistry
 
 from ext_proc.decide import Decider
 from ext_proc.feed import SERVICE, SHARED, FleetFeed
+from ext_proc.flow.gates import Gates
+from ext_proc.flow.metrics import QueueMetrics
+from ext_proc.flow.sample_log import PickLog
+from ext_proc.flow.tuning import Tuning
 from ext_proc.health import Health
 from ext_proc.memory import keep_freed_memory
 from ext_proc.metrics import ExtProcMetrics
@@ -23,6 +27,7 @@ from ext_proc.transport.grpcio import GrpcioServer
 from ext_proc.view import FleetView
 from ext_proc.worker import WorkerOrder, say_ready
 from tidegate.domain.errors import ConfigError, StoreError
+from tidegate.domain.flow.classes import Classes
 from tidegate.grpc_tls import server_watch
 from tidegate.grpc_tls_files import TlsMetrics, TlsWatch
 from tidegate.runtime import Service
@@ -71,6 +76,9 @@ async def serve_on(
     tokens = TokenBook(fleet.names)
     health, metrics = Health(), ExtProcMetrics(registry, tokens)
     recent = RecentRequests() if settings.debug_requests else None
+    gates = Gates(fleet, clock)
+    tuning = Tuning(fleet, gates)
+    QueueMetrics(registry, gates)
     decider = Decider(
         Routes(file.topology, fleet.cluster_listing, tokens.ratio_of),
         fleet,
@@ -79,6 +87,10 @@ async def serve_on(
         max_request_bytes=file.gateway.max_request_bytes,
         clock=clock,
         recent=recent,
+        gates=gates,
+        classes=Classes(file.topology.classes, by_header=file.gateway.class_header),
+        explain=file.gateway.explain,
+        picks=PickLog(log, settings.log_picks) if settings.log_picks else None,
     )
     tls = server_watch(settings.tls_cert, settings.tls_key, settings.tls_client_ca, TlsMetrics(registry))
     listens = {"listen": settings.listen, **({"own": worker.own_listen} if worker else {})}
@@ -100,7 +112,7 @@ async def serve_on(
     )
     info: dict[str, str | None] = {"metrics": await page.start(settings.metrics_listen)}
     info |= await _listen(servers, listens)
-    _start_tasks(service, store, clock, fleet, tokens, settings, info, tls)
+    _start_tasks(service, store, clock, fleet, tokens, gates, tuning, settings, info, tls)
     log.info("ext_proc serves", **info)
     if worker is not None:
         say_ready(info)
@@ -109,6 +121,7 @@ async def serve_on(
     await service.run_until_stopped()
     health.drain()
     await asyncio.sleep(DRAIN_SECONDS)
+    gates.stop()
     await asyncio.gather(*(server.stop(GRACE_SECONDS) for server in servers.values()))
     await page.stop()
     await _leave(store)
@@ -137,15 +150,23 @@ def _start_tasks(
     clock: StoreClock,
     fleet: FleetView,
     tokens: TokenBook,
+    gates: Gates,
+    tuning: Tuning,
     settings: ExtProcSettings,
     info: dict[str, str | None],
     tls: TlsWatch | None,
 ) -> None:
-    feed = FleetFeed(fleet, store, tick_ms=settings.tick_ms, clock=clock)
+    feed = FleetFeed(fleet, store, tick_ms=settings.tick_ms, clock=clock, changed=gates.changed)
 
     async def beat() -> None:
         while True:
-            told = {**info, SHARED: tokens.shared(), "tls_not_after_ms": tls and tls.not_after_ms}
+            told = {
+                **info,
+                SHARED: tokens.shared(),
+                "tls_not_after_ms": tls and tls.not_after_ms,
+                "queues": gates.report(clock()),
+                "refused": tuning.refused,
+            }
             await store.beat(SERVICE, instance_name(), told, ttl_ms=BEAT_TTL_MS)
             await asyncio.sleep(BEAT_SECONDS)
 
@@ -154,6 +175,8 @@ def _start_tasks(
     service.spawn("decisions", feed.follow_decisions)
     service.spawn("nudges", feed.follow_nudges)
     service.spawn("names", feed.follow_names)
+    service.spawn("queues", gates.run)
+    service.spawn("tunes", lambda: tuning.follow(store, settings.tick_ms / 1000))
     service.spawn("tokens", lambda: feed.follow_tokens(tokens, instance_name()))
     service.spawn("presence", beat)
     if tls is not None:

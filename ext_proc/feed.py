@@ -33,10 +33,21 @@ class FleetStore(SampleSource, DecisionLog, Nudges, Presence, Protocol):
 
 
 class FleetFeed:
-    """Reads the store into the view. `clock` gives Unix milliseconds, by the store's clock."""
+    """Reads the store into the view. `clock` gives Unix milliseconds, by the store's clock.
 
-    def __init__(self, view: FleetView, store: FleetStore, *, tick_ms: int, clock: Callable[[], int]) -> None:
-        self._view, self._store, self._clock = view, store, clock
+    `changed` is called after each change: there may be room for those who wait.
+    """
+
+    def __init__(
+        self,
+        view: FleetView,
+        store: FleetStore,
+        *,
+        tick_ms: int,
+        clock: Callable[[], int],
+        changed: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._view, self._store, self._clock, self._changed = view, store, clock, changed
         self._tick_seconds, self._nudged = tick_ms / 1000, Nudged(store)
 
     async def follow_samples(self) -> None:
@@ -45,6 +56,7 @@ class FleetFeed:
         async for tick in self._store.ticks():
             self._view.left(tick.gone)
             self._view.sampled(tick.endpoints, self._clock())
+            self._changed()
 
     async def follow_decisions(self) -> None:
         """The controller's weights and the index of replicas: each `tick_ms`, and at once on a word that says so."""
@@ -52,6 +64,7 @@ class FleetFeed:
             index, departed = await self._store.roll()
             self._view.registered(index, self._clock(), departed)
             self._view.weighted(await self._store.effective(self._view.names))
+            self._changed()
             await self._nudged.within(self._tick_seconds)
 
     async def follow_nudges(self) -> None:

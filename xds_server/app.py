@@ -135,6 +135,8 @@ async def gateway_of(file: FileConfig, settings: XdsSettings, resolver: Resolver
         ext_proc_last_port=ext_proc_last_port,
         ext_proc_tls=_envoys_picker_tls(ext_proc_host, settings),
         cors_origin=file.gateway.cors_origin,
+        explain=file.gateway.explain,
+        class_header=file.gateway.class_header,
         without_picker=file.gateway.without_picker,
     )
 

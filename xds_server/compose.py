@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from tidegate.domain.routing import RouteMatch
 from tidegate.domain.topology import Cluster, Endpoint, Topology, WithoutPicker, split_address
 from tidegate.domain.upstream import Upstream
+from tidegate.domain.wire import CLASS_HEADER, EXPLAIN_HEADER, PRIORITY_HEADER
 from xds_server.desired import Desired, DesiredCluster, DesiredEndpoint, NameRule, PickerTls
 from xds_server.store_view import StoreView
 
@@ -25,6 +26,8 @@ class Gateway:
     ext_proc_last_port: int | None = None
     ext_proc_tls: PickerTls | None = None
     cors_origin: str | None = None
+    explain: bool = False
+    class_header: bool = False
     without_picker: WithoutPicker = WithoutPicker.BY_MODEL
 
 
@@ -56,11 +59,19 @@ def compose(
         aliases=tuple(alias for alias, _ in topology.aliases),
         rule_headers=topology.rule_headers,
         cors_origin=gateway.cors_origin,
+        explain=gateway.explain,
+        inputs=_inputs(gateway),
         without_picker=gateway.without_picker,
         picker_away=picker_away,
         name_rules=_name_rules(topology),
         default_model=topology.default_model,
     )
+
+
+def _inputs(gateway: Gateway) -> tuple[str, ...]:
+    """Tidegate's own headers that clients may send."""
+    allowed = ((PRIORITY_HEADER, True), (CLASS_HEADER, gateway.class_header), (EXPLAIN_HEADER, gateway.explain))
+    return tuple(name for name, said in allowed if said)
 
 
 def _name_rules(topology: Topology) -> tuple[NameRule, ...]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from tidegate.domain.topology import LbPolicy, WithoutPicker
 from tidegate.domain.upstream import DEFAULT, Upstream, UpstreamTls
+from tidegate.domain.wire import PRIORITY_HEADER
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,6 +72,7 @@ class Desired:
     """The gateway and everything behind it. Hosts of the listener are IPs; that of ext_proc may be a name.
 
     `aliases` are further names of models, `rule_headers` the lower-case names of the headers that rules compare,
+    `inputs` those of Tidegate's own that clients may send, `explain` whether answers may say why they were sent where,
     `cors_origin` the one whose pages may call the gateway, `*` for any. `picker_away`: no ext_proc answers; then
     `without_picker` says what to do, and `name_rules` and `default_model` are what Envoy can keep of the file.
     """
@@ -87,6 +89,8 @@ class Desired:
     aliases: tuple[str, ...] = ()
     rule_headers: tuple[str, ...] = ()
     cors_origin: str | None = None
+    explain: bool = False
+    inputs: tuple[str, ...] = (PRIORITY_HEADER,)
     without_picker: WithoutPicker = WithoutPicker.BY_MODEL
     picker_away: bool = False
     name_rules: tuple[NameRule, ...] = ()

@@ -133,6 +133,7 @@ def test_ext_proc_is_asked_for_the_headers_of_rules_once_each() -> None:
         "request.headers['content-encoding']",
         "request.headers['content-type']",
         "request.headers['x-tier']",
+        "request.headers['x-tidegate-priority']",
     ]
 
 

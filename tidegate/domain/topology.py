@@ -8,6 +8,7 @@ from enum import StrEnum
 from ipaddress import ip_address
 from typing import Final
 
+from tidegate.domain.flow.classes import RequestClass
 from tidegate.domain.routing import RouteRule, Split
 from tidegate.domain.upstream import DEFAULT, Upstream, UpstreamTls
 
@@ -103,6 +104,7 @@ class Topology:
     routes: tuple[RouteRule, ...] = ()
     splits: tuple[Split, ...] = ()
     aliases: tuple[tuple[str, str], ...] = ()
+    classes: tuple[RequestClass, ...] = ()
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -112,8 +114,9 @@ class Topology:
 
     @property
     def rule_headers(self) -> tuple[str, ...]:
-        """Lower-case names of the headers that rules compare, sorted."""
-        return tuple(sorted({name for rule in self.routes for name, _ in rule.match.headers}))
+        """Lower-case names of the headers that rules and classes compare, sorted."""
+        matches = [*(rule.match for rule in self.routes), *(one.match for one in self.classes)]
+        return tuple(sorted({name for match in matches for name, _ in match.headers}))
 
     def cluster(self, name: str) -> Cluster | None:
         """The cluster of that name, or None."""

@@ -23,7 +23,9 @@ def cross_faults(tree: Tree) -> list[Fault]:
         *_models_twice(tree, clusters),
         *(fault for path, one in clusters for fault in _addresses_twice(tree, path, one)),
         *_unknown_in_routes(tree, names),
-        *_headers_twice(tree),
+        *_headers_twice(tree, "routes"),
+        *_headers_twice(tree, "classes"),
+        *_classes_twice(tree),
         *_split_faults(tree, names),
         *_alias_faults(tree, clusters),
         *_default_without_cluster(tree, clusters),
@@ -126,10 +128,21 @@ def _unknown_in_routes(tree: Tree, names: list[str]) -> Iterator[Fault]:
             yield tree.fault((*path, "cluster"), f"there is no cluster {cluster!r}{nearest(cluster, names)}")
 
 
-def _headers_twice(tree: Tree) -> Iterator[Fault]:
-    for path, route in _items(tree.value, "routes"):
+def _classes_twice(tree: Tree) -> Iterator[Fault]:
+    first: dict[str, Path] = {}
+    for path, one in _items(tree.value, "classes"):
+        name = one.get("name") if isinstance(one, dict) else None
+        if isinstance(name, str) and name in first:
+            line = tree.line((*first[name], "name"))
+            yield tree.fault((*path, "name"), f"{name!r} is the name of {path_text(first[name])} too (line {line})")
+        elif isinstance(name, str):
+            first[name] = path
+
+
+def _headers_twice(tree: Tree, key: str) -> Iterator[Fault]:
+    for path, rule in _items(tree.value, key):
         seen: set[str] = set()
-        match = route.get("match") if isinstance(route, dict) else None
+        match = rule.get("match") if isinstance(rule, dict) else None
         for place, name, _ in _pairs(match, "header", (*path, "match")):
             if name.lower() in seen:
                 yield tree.fault(place, "the header is given twice; the case of its name does not matter")

@@ -13,12 +13,14 @@ from dataclasses import dataclass
 from pydantic import ValidationError
 
 from tidegate.domain.errors import ConfigError
+from tidegate.domain.flow.classes import RequestClass
 from tidegate.domain.routing import Api, Media, RouteMatch, RouteRule, Split, TokenRange, parse_token_range
 from tidegate.domain.topology import Cluster, Endpoint, Kind, LbPolicy, Precision, Topology, WithoutPicker
 from tidegate.domain.upstream import Balance, Http, Upstream, UpstreamTls
 from tidegate.settings.config_checks import cross_faults
 from tidegate.settings.config_model import (
     SYSTEM,
+    ClassSection,
     ClusterSection,
     EndpointSection,
     EnvoySection,
@@ -40,6 +42,8 @@ class Gateway:
     max_request_bytes: int = GatewaySection.model_fields["max_request_bytes"].default
     expose_routing: bool = GatewaySection.model_fields["expose_routing"].default
     cors_origin: str | None = GatewaySection.model_fields["cors_origin"].default
+    explain: bool = GatewaySection.model_fields["explain"].default
+    class_header: bool = GatewaySection.model_fields["class_header"].default
     without_picker: WithoutPicker = WithoutPicker.BY_MODEL
 
 
@@ -108,6 +112,7 @@ def _file_config(section: FileSection) -> FileConfig:
         clusters=tuple(_cluster(one) for one in section.clusters),
         default_model=section.default_model,
         routes=tuple(_route(one) for one in section.routes),
+        classes=tuple(_class(one) for one in section.classes),
         splits=tuple(Split(model, tuple(parts.items())) for model, parts in section.splits.items()),
         aliases=tuple((alias, _meant(alias, section.aliases)) for alias in section.aliases),
     )
@@ -120,6 +125,8 @@ def _gateway(section: GatewaySection) -> Gateway:
         max_request_bytes=section.max_request_bytes,
         expose_routing=section.expose_routing,
         cors_origin=section.cors_origin,
+        explain=section.explain,
+        class_header=section.class_header,
         without_picker=WithoutPicker(section.without_picker),
     )
 
@@ -170,6 +177,10 @@ def _endpoint(section: EndpointSection) -> Endpoint:
 
 def _route(section: RouteSection) -> RouteRule:
     return RouteRule(_match(section.match), section.cluster, section.model)
+
+
+def _class(section: ClassSection) -> RequestClass:
+    return RequestClass(section.name, _match(section.match), section.priority, section.weight)
 
 
 def _match(section: MatchSection) -> RouteMatch:

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
+from tidegate.domain.flow.classes import LEAST_URGENT, MOST_URGENT
 from tidegate.domain.routing import parse_token_range
 from tidegate.domain.topology import GPU_VARIABLES, split_address
 from tidegate.domain.upstream import DEFAULT, RANGES
@@ -153,6 +154,8 @@ class GatewaySection(Section):
     max_request_bytes: int = Field(default=32 << 20, gt=0, lt=1 << 32)
     expose_routing: bool = False
     cors_origin: Origin | None = None
+    explain: bool = False
+    class_header: bool = False
     without_picker: Literal["by_model", "by_model_always", "refuse"] = "by_model"
 
 
@@ -253,6 +256,15 @@ class MatchSection(Section):
     ) = None
 
 
+class ClassSection(Section):
+    """`classes[]`: requests that share what there is by weight; the first whose conditions hold is a request's."""
+
+    name: Name
+    match: MatchSection = MatchSection()
+    priority: int = Field(default=0, ge=MOST_URGENT, le=LEAST_URGENT)
+    weight: float = Field(default=1.0, ge=0.001, le=1000)
+
+
 class RouteSection(Section):
     """`routes[]`: the first rule whose conditions hold names the cluster."""
 
@@ -268,6 +280,7 @@ class FileSection(Section):
     gateway: GatewaySection = GatewaySection()
     clusters: list[ClusterSection] = Field(min_length=1)
     routes: list[RouteSection] = []
+    classes: list[ClassSection] = []
     aliases: dict[ModelName, ModelName] = {}
     default_model: ModelName | None = None
     splits: dict[ModelName, dict[Name, Permille]] = {}

@@ -37,6 +37,16 @@ def at_least(least: float) -> Callable[[float], None]:
     return check
 
 
+def between(least: float, most: float) -> Callable[[float], None]:
+    """A check that a number lies in `least`…`most`."""
+
+    def check(value: float) -> None:
+        if not least <= value <= most:
+            raise ValueError(f"{value} is not between {least} and {most}")
+
+    return check
+
+
 def one_of(*words: str) -> Callable[[str], None]:
     """A check that a text is one of `words`."""
 
@@ -149,6 +159,11 @@ class ExtProcSettings(GrpcSettings):
         1,
         "processes that share the port of --listen; with more than one, worker i also has the port i behind it",
         check=at_least(1),
+    )
+    log_picks: float = setting(
+        0.0,
+        "part of the picks that are logged with their scores, 0 to 1; each line takes time and space",
+        check=between(0, 1),
     )
     debug_requests: bool = setting(
         False, "show what was read from the last 256 requests at /debug/last?n=N of the metrics page, prompts excepted"

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from envoy.config.common.mutation_rules.v3 import mutation_rules_pb2
-from envoy.config.core.v3 import extension_pb2, grpc_service_pb2
+from envoy.config.core.v3 import base_pb2, extension_pb2, grpc_service_pb2
 from envoy.config.listener.v3 import listener_components_pb2, listener_pb2
 from envoy.extensions.filters.http.ext_proc.v3 import ext_proc_pb2, processing_mode_pb2
 from envoy.extensions.filters.http.fault.v3 import fault_pb2
@@ -63,6 +63,7 @@ SILENCE_SECONDS: Final = 3600.0
 
 ATTRIBUTES: Final = (PATH_ATTRIBUTE, CONTENT_ENCODING_ATTRIBUTE, CONTENT_TYPE_ATTRIBUTE)
 # x-envoy-* would let a client change timeouts and retries.
+ASIDE_PREFIX: Final = "tidegate-aside-"
 STRIPPED_PREFIXES: Final = (CONTROL_PREFIX, DESTINATION_ENDPOINT, "x-envoy-")
 
 
@@ -85,7 +86,7 @@ def _manager(desired: Desired) -> Any:
         http_filters=[
             *([_filter(HEADER_MUTATION_FILTER, share_with(desired.cors_origin))] if desired.cors_origin else []),
             *_by_model_filters(desired),
-            _filter(EXT_PROC_FILTER, ext_proc_filter(desired.rule_headers)),
+            _filter(EXT_PROC_FILTER, ext_proc_filter([*desired.rule_headers, *desired.inputs])),
             _filter(BUFFER_FILTER, by_model.whole_body(desired)),
             _filter(FAULT_FILTER, fault_pb2.HTTPFault()),
             _filter(ROUTER_FILTER, router_pb2.Router(suppress_envoy_headers=True)),
@@ -93,7 +94,7 @@ def _manager(desired: Desired) -> Any:
         use_remote_address=Bool(value=True),
         normalize_path=Bool(value=True),
         server_header_transformation=hcm.HttpConnectionManager.PASS_THROUGH,
-        early_header_mutation_extensions=[_strip_control_headers()],
+        early_header_mutation_extensions=[_strip_control_headers(desired.inputs)],
         local_reply_config=local_replies(),
         stream_idle_timeout=seconds(SILENCE_SECONDS),
         request_timeout=seconds(UPLOAD_SECONDS),
@@ -111,12 +112,12 @@ def _by_model_filters(desired: Desired) -> list[Any]:
     return [whole_body, reader]
 
 
-def ext_proc_filter(rule_headers: Iterable[str]) -> Any:
+def ext_proc_filter(headers: Iterable[str]) -> Any:
     """One message each way. Without ext_proc the request goes on, and meets the route that answers 503.
 
-    ext_proc is sent what it reads and nothing else: of the headers, those that rules compare.
+    ext_proc is sent what it reads and nothing else: of the headers, those that rules compare and clients may send.
     """
-    attributes = dict.fromkeys([*ATTRIBUTES, *map(header_attribute, rule_headers)])
+    attributes = dict.fromkeys([*ATTRIBUTES, *map(header_attribute, headers)])
     mode = processing_mode_pb2.ProcessingMode
     namespaces = ext_proc_pb2.MetadataOptions.MetadataNamespaces(untyped=[METADATA_NAMESPACE, LB_METADATA_NAMESPACE])
     return ext_proc_pb2.ExternalProcessor(
@@ -140,14 +141,37 @@ def ext_proc_filter(rule_headers: Iterable[str]) -> Any:
     )
 
 
-def _strip_control_headers() -> Any:
-    """Headers with which a client would speak as Tidegate or as Envoy go before anything reads them."""
-    mutation = mutation_rules_pb2.HeaderMutation
-    patterns = [string_pb2.StringMatcher(prefix=prefix) for prefix in STRIPPED_PREFIXES]
-    removals = [mutation(remove_on_match=mutation.RemoveOnMatch(key_matcher=p)) for p in patterns]
+def _strip_control_headers(inputs: Iterable[str]) -> Any:
+    """Headers with which a client would speak as Tidegate or as Envoy go before anything reads them.
+
+    No matcher can spare some of a prefix, so `inputs` stand aside under other names meanwhile.
+    """
+    aside = {name: ASIDE_PREFIX + name for name in inputs}
+    mutations = [
+        _without(ASIDE_PREFIX),
+        *(_copied(name, to) for name, to in aside.items()),
+        *map(_without, STRIPPED_PREFIXES),
+        *(_copied(to, name) for name, to in aside.items()),
+        _without(ASIDE_PREFIX),
+    ]
     return extension_pb2.TypedExtensionConfig(
         name="envoy.http.early_header_mutation.header_mutation",
-        typed_config=packed(header_mutation_pb2.HeaderMutation(mutations=removals)),
+        typed_config=packed(header_mutation_pb2.HeaderMutation(mutations=mutations)),
+    )
+
+
+def _without(prefix: str) -> Any:
+    mutation = mutation_rules_pb2.HeaderMutation
+    matcher = string_pb2.StringMatcher(prefix=prefix)
+    return mutation(remove_on_match=mutation.RemoveOnMatch(key_matcher=matcher))
+
+
+def _copied(name: str, to: str) -> Any:
+    """The header under a further name; nothing where there is none."""
+    option = base_pb2.HeaderValueOption
+    header = base_pb2.HeaderValue(key=to, value=f"%REQ({name})%")
+    return mutation_rules_pb2.HeaderMutation(
+        append=option(header=header, append_action=option.OVERWRITE_IF_EXISTS_OR_ADD)
     )
 
 

@@ -20,7 +20,9 @@ from tidegate.domain.refusal import MESSAGES_PATH, SHAPES, Dialect, HttpAnswer, 
 from tidegate.domain.wire import (
     CLUSTER_HEADER,
     ENDPOINT_HEADER,
+    EXPLAIN_HEADER,
     METADATA_CLUSTER,
+    METADATA_EXPLAIN,
     METADATA_NAMESPACE,
     REASON_HEADER,
 )
@@ -56,7 +58,7 @@ def _table(desired: Desired, health: HttpAnswer) -> Any:
         routes=[
             _direct("health", method(READ, path="/health"), health),
             _direct("models", method(READ, **path(MODELS_PATH)), models),
-            *(_cluster_route(cluster, desired.expose_routing) for cluster in desired.clusters),
+            *(_cluster_route(cluster, desired) for cluster in desired.clusters),
             *_routes_by_model(desired),
             _direct("cancel", method("POST", **path(f"{RESPONSES_PATH}/+cancel/*")), answers.not_kept()),
             by_model.enable(_unrouted_post("unrouted-messages", path(MESSAGES_PATH), Dialect.ANTHROPIC), desired),
@@ -96,18 +98,20 @@ def _routes_by_model(desired: Desired) -> Iterator[Any]:
         yield _answering("by-model alias", aliased, http_answer(answers.NO_ENDPOINT))
     clusters = {cluster.name: cluster for cluster in desired.clusters}
     for name, cluster, match in by_model.matches(desired):
-        yield _to(clusters[cluster], name, match, desired.expose_routing)
+        yield _to(clusters[cluster], name, match, desired)
 
 
-def _cluster_route(cluster: DesiredCluster, expose_routing: bool) -> Any:
+def _cluster_route(cluster: DesiredCluster, desired: Desired) -> Any:
     """What ext_proc sent to this cluster."""
     match = components.RouteMatch(prefix="/", dynamic_metadata=[_chosen(cluster.name)])
-    return _to(cluster, cluster.name, match, expose_routing)
+    return _to(cluster, cluster.name, match, desired)
 
 
-def _to(cluster: DesiredCluster, name: str, match: Any, expose_routing: bool) -> Any:
+def _to(cluster: DesiredCluster, name: str, match: Any, desired: Desired) -> Any:
     """A route to a cluster. An engine's own x-tidegate headers never reach the client."""
     shown = [(CLUSTER_HEADER, cluster.name.replace("%", "%%")), (ENDPOINT_HEADER, "%UPSTREAM_HOST_NAME%")]
+    why = [(EXPLAIN_HEADER, f"%DYNAMIC_METADATA({METADATA_NAMESPACE}:{METADATA_EXPLAIN})%")]
+    added = [*(shown if desired.expose_routing else ()), *(why if desired.explain else ())]
     return components.Route(
         name=name,
         match=match,
@@ -117,9 +121,9 @@ def _to(cluster: DesiredCluster, name: str, match: Any, expose_routing: bool) ->
             idle_timeout=seconds(cluster.upstream.silence_ms / 1000),
             retry_policy=_retry_policy(cluster.upstream.retries),
         ),
-        request_headers_to_remove=[EXTERNAL_ADDRESS],
-        response_headers_to_remove=[CLUSTER_HEADER, ENDPOINT_HEADER, REASON_HEADER],
-        response_headers_to_add=_headers(shown if expose_routing else ()),
+        request_headers_to_remove=[EXTERNAL_ADDRESS, *desired.inputs],
+        response_headers_to_remove=[CLUSTER_HEADER, ENDPOINT_HEADER, EXPLAIN_HEADER, REASON_HEADER],
+        response_headers_to_add=_headers(added),
     )
 
 
