@@ -46,7 +46,7 @@ def measure(seconds: float = 8.0) -> list[dict[str, Any]]:
 
 
 async def _measure(folder: Path, port: int, redis_pid: int, seconds: float) -> list[dict[str, Any]]:
-    store = RedisStore(f"redis://127.0.0.1:{port}/0")
+    store = RedisStore(f"redis://127.0.0.1:{port}/0", timeout_seconds=10)
     try:
         for node in range(NODES):
             await store.publish(_tick(node, random.Random(node)), ttl_ms=LONG_MS)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from controller.roster import roster
@@ -20,12 +20,16 @@ from tidegate.store.ports import ClusterDecision, RawOperatorKeys
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class World:
-    """What the store said at `now_ms` (Unix milliseconds)."""
+    """What the store said at `now_ms` (Unix milliseconds).
+
+    `strays` are operators' keys that are for nobody, and why, as found a while ago.
+    """
 
     now_ms: int
     keys: RawOperatorKeys
     samples: Sequence[EndpointSample]
     membership: Membership
+    strays: Mapping[str, str] = field(default_factory=dict)
 
 
 def decide_all(
@@ -37,7 +41,8 @@ def decide_all(
         world.keys.weights, world.keys.drains, members, before.intent, world.keys.broken, now_ms=world.now_ms
     )
     tunes = good_tunes(world.keys.tunes, before.tuned, world.keys.broken)
-    intent = replace(intent, rejected={**intent.rejected, **check_tunes(world.keys.tunes, before.tuned)})
+    refused_tunes = check_tunes(world.keys.tunes, before.tuned)
+    intent = replace(intent, rejected={**world.strays, **intent.rejected, **refused_tunes})
     samples = {(s.cluster, s.address): s for s in world.samples}
     decisions, memories = [], {}
     for cluster in topology.clusters:

@@ -22,6 +22,7 @@ from controller.state import State, restored
 from tidegate.domain.errors import StoreError, StoreRefused
 from tidegate.domain.membership import Membership
 from tidegate.domain.operators import FieldChange
+from tidegate.domain.strays import strays
 from tidegate.domain.topology import Topology
 from tidegate.domain.weights import Rules
 from tidegate.runtime import backoff_seconds, now_ms
@@ -35,6 +36,7 @@ EXPLAIN_EVERY_MS: Final = 1_000
 REFUSED_WAIT_SECONDS: Final = 5.0
 LEAVE_SECONDS: Final = 0.5
 EVENTS_SEARCHED: Final = 200
+STRAYS_EVERY_SECONDS: Final = 30.0
 ORDERS_EVERY_SECONDS: Final = 0.05
 """Between two looks at operators' keys alone: one round trip of hashes that mostly are not there."""
 
@@ -66,11 +68,12 @@ async def run(
     controller = Controller(
         store, topology, sample_ttl_ms=sample_ttl_ms, rules=rules, clock=clock or own, instance=name
     )
-    keeper = asyncio.create_task(own.run(), name="clock")
+    keepers = [asyncio.create_task(own.run(), name="clock"), asyncio.create_task(_look_for_strays(controller))]
     try:
         await _loop(controller, instruments, tick_ms / 1000)
     finally:
-        keeper.cancel()
+        for keeper in keepers:
+            keeper.cancel()
         instruments.close()
         with contextlib.suppress(StoreError, TimeoutError):
             async with asyncio.timeout(LEAVE_SECONDS):
@@ -89,6 +92,7 @@ class Controller:
     instance: str = "controller"
     _state: State | None = None
     _world: World | None = None
+    _strays: Mapping[str, str] = field(default_factory=dict)
     _explained_at_ms: dict[str, int] = field(default_factory=dict)
     _beat_at_ms: int | None = None
 
@@ -137,7 +141,12 @@ class Controller:
         keys, samples = await self.store.operator_keys(names, ()), await self.store.samples()
         (registered, departed), now_ms = await self.store.roll(), self.clock()
         known = self._world.membership if self._world is not None else Membership()
-        return World(now_ms=now_ms, keys=keys, samples=samples, membership=known.after(registered, now_ms, departed))
+        membership = known.after(registered, now_ms, departed)
+        return World(now_ms=now_ms, keys=keys, samples=samples, membership=membership, strays=self._strays)
+
+    async def look_for_strays(self) -> None:
+        """Find keys that are for no cluster or model of the file; they are said at the next tick. Raises StoreError."""
+        self._strays = strays(await self.store.operator_key_names(), self._names, self.topology.names)
 
     async def _publish(
         self,
@@ -208,6 +217,14 @@ class Controller:
         if self._beat_at_ms is None or at_ms - self._beat_at_ms >= BEAT_EVERY_MS:
             await self.store.beat("controller", self.instance, {"pid": os.getpid()}, ttl_ms=BEAT_TTL_MS)
             self._beat_at_ms = at_ms
+
+
+async def _look_for_strays(controller: Controller) -> None:
+    """Beside the ticks, and rarely: it reads the name of every key in Redis."""
+    while True:
+        with contextlib.suppress(StoreError):  # the loop says so
+            await controller.look_for_strays()
+        await asyncio.sleep(STRAYS_EVERY_SECONDS)
 
 
 async def _loop(controller: Controller, instruments: Instruments, tick_seconds: float) -> None:

@@ -343,3 +343,15 @@ async def test_a_replica_that_goes_is_passed_on_and_a_load_that_moves_is_not(sto
     await until(lambda: words, what="a word")
     listener.cancel()
     await asyncio.gather(listener, return_exceptions=True)
+
+
+async def test_a_key_for_a_cluster_that_the_file_lacks_is_said_and_taken_back(store, controller):
+    await controller.tick()
+    await store.set_field("weight:phi3", A, "7")
+    await controller.look_for_strays()
+    await controller.tick()
+    assert await store.rejected() == {"weight:phi3": "no cluster of the file is called phi3; did you mean phi-3?"}
+    await store.clear_field("weight:phi3", A)
+    await controller.look_for_strays()
+    await controller.tick()
+    assert await store.rejected() == {}

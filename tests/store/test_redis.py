@@ -40,6 +40,7 @@ CALLS: dict[str, Callable[[RedisStore], Any]] = {
     "nodes": lambda store: store.nodes(),
     "ticks": lambda store: anext(store.ticks()),
     "operator_keys": lambda store: store.operator_keys(["phi-3"], ["phi-3"]),
+    "operator_key_names": lambda store: store.operator_key_names(),
     "set_field": lambda store: store.set_field("weight:phi-3", "a:1", "1"),
     "change_fields": lambda store: store.change_fields([FieldChange(key="weight:phi-3", field="a:1", value="1")], []),
     "events_after": lambda store: store.events_after(""),

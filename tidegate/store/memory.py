@@ -114,6 +114,11 @@ class MemoryStore:
     def _named(self, names: Sequence[str], key_of: Callable[[str], str]) -> dict[str, dict[str, str]]:
         return {name: dict(found) for name in names if (found := self._hashes.get(key_of(name)))}
 
+    async def operator_key_names(self) -> list[str]:
+        """The names of keys that hold a field."""
+        self._now()
+        return [key for key, fields in self._hashes.items() if fields and key.startswith(schema.OPERATOR_KINDS)]
+
     async def set_field(self, key: str, field: str, value: str) -> None:
         """Set a field of an operator key."""
         self._now()

@@ -101,6 +101,12 @@ class OperatorKeys(Protocol):
     async def operator_keys(self, clusters: Sequence[str], models: Sequence[str]) -> RawOperatorKeys:
         """Weights, drains and tunes of these clusters and splits of these models, in one round trip."""
 
+    async def operator_key_names(self) -> list[str]:
+        """Every `weight:…`, `drain:…`, `tune:…` and `split:…` that is there, without the prefix.
+
+        It takes as long as the store has keys, whoever's they are: call it rarely.
+        """
+
     async def set_field(self, key: str, field: str, value: str) -> None:
         """HSET on a prefixed operator key, such as `weight:phi-3`."""
 

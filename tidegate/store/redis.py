@@ -177,6 +177,15 @@ class RedisStore:
                 found[kind][name] = texts(reply)
         return RawOperatorKeys(**found, broken=broken, tuned=texts(_hash(tuned)))
 
+    async def operator_key_names(self) -> list[str]:
+        """By SCAN, a thousand keys a step, so that nobody is held up."""
+        self._refuse_when_closed()
+        found, begin = set[str](), self._keys.of("")
+        listed = self._client.scan_iter(match=f"{begin}[wdts][erup][ainl]*:*", count=1000)
+        while (raw := await self._guard(anext(listed, None))) is not None:
+            found.add(text(raw).removeprefix(begin))
+        return [name for name in found if name.startswith(schema.OPERATOR_KINDS)]
+
     async def set_field(self, key: str, field: str, value: str) -> None:
         """HSET on `{prefix}:{key}`. Raises StoreRefused when the key holds something that is no hash."""
         await self._write([("HSET", self._keys.of(key), field, value)])

@@ -139,6 +139,9 @@ def split_key(model: str) -> str:
     return f"split:{model}"
 
 
+OPERATOR_KINDS: Final = ("weight:", "drain:", "tune:", "split:")
+
+
 def operator_hashes(keys: RawOperatorKeys) -> dict[str, Mapping[str, str]]:
     """What operators typed, by key without the prefix."""
     kinds = ((keys.weights, weight_key), (keys.drains, drain_key), (keys.tunes, tune_key), (keys.splits, split_key))
