@@ -35,7 +35,7 @@ def new_table(*columns: str) -> Table:
 def bar(ratio: float | None, width: int) -> str:
     """`ratio` (clipped to [0, 1]) as a bar of `width` cells, in eighths; blank when unknown, a sliver above 0."""
     eighths = round(min(1.0, max(0.0, ratio or 0.0)) * width * 8)
-    if ratio and not eighths:
+    if ratio is not None and ratio > 0 and not eighths:
         eighths = 1
     full, rest = divmod(eighths, 8)
     return (_EIGHTHS[8] * full + (_EIGHTHS[rest] if rest else "")).ljust(width)
@@ -52,7 +52,7 @@ def sparkline(ratios: Iterable[float | None], width: int) -> str:
 
 
 def age(ms: float | None) -> str:
-    """0.3s, 12s, 3m, 2h; `-` when unknown."""
+    """0.3s, 12s, 3m, 2h, 9d, in at most five cells for 270 years; `-` when unknown."""
     if ms is None:
         return "-"
     seconds = ms / 1000
@@ -60,14 +60,16 @@ def age(ms: float | None) -> str:
         return f"{seconds:.1f}s"
     if seconds < 120:
         return f"{seconds:.0f}s"
-    return f"{seconds / 60:.0f}m" if seconds < 7200 else f"{seconds / 3600:.0f}h"
+    if seconds < 7200:
+        return f"{seconds / 60:.0f}m"
+    return f"{seconds / 3600:.0f}h" if seconds < 172_800 else f"{seconds / 86_400:.0f}d"
 
 
 def short_count(value: float | None) -> str:
     """A number in at most five cells: 7, 3.2, 850, 12k, 3.4M; `-` when unknown."""
     if value is None:
         return "-"
-    if value < 10 and value != int(value):
+    if value < 100 and value != int(value):
         return f"{value:.1f}"
     for size, unit in ((1e9, "G"), (1e6, "M"), (1e4, "k")):
         if value >= size:

@@ -13,7 +13,7 @@ from tidegate.cli.look import bar, new_console, new_table
 from tidegate.cli.orders import DryRun, Order, Scene, Yes, carry_out, known_cluster, known_replica, look
 from tidegate.domain.errors import ConfigError
 from tidegate.domain.lifetime import duration_ms, read_timed, time_text, timed_text
-from tidegate.domain.operators import FieldChange
+from tidegate.domain.operators import FieldChange, parse_pin
 from tidegate.domain.shares import Standing, shares
 
 Cluster = Annotated[str, typer.Argument(help="cluster name")]
@@ -34,6 +34,13 @@ def register(app: typer.Typer) -> None:
     app.command()(on_cluster(undrain))
 
 
+def _pin(text: str) -> int:
+    try:
+        return parse_pin(text)
+    except ValueError as exc:
+        raise ConfigError([str(exc)]) from exc
+
+
 def _until(lifetime: str | None, now_ms: int) -> int | None:
     """The end of an order that begins now, on a whole second. Raises ConfigError."""
     if lifetime is None:
@@ -50,23 +57,24 @@ def weight_set(
     target: Target,
     cluster: Cluster,
     endpoint: Endpoint,
-    weight: Annotated[int, typer.Argument(min=0, max=1000, help="0 sends no new traffic; up to 1000")],
+    weight: Annotated[str, typer.Argument(metavar="0…1000", help="0 sends no new traffic; up to 1000")],
     lifetime: For = None,
     dry_run: DryRun = False,
     yes: Yes = False,
     force: Force = False,
 ) -> None:
     """Pin a replica's weight until it is cleared, or for a while."""
+    pin = _pin(weight)
 
     def draft(scene: Scene) -> Order:
         replica = known_replica(scene, cluster, endpoint, force=force)
-        text = timed_text(str(weight), _until(lifetime, scene.now_ms))
+        text = timed_text(str(pin), _until(lifetime, scene.now_ms))
         return Order(
             [FieldChange(key=f"weight:{cluster}", field=endpoint, value=text)],
             why="pinned",
             done=f"{cluster} {endpoint}: weight pinned to {text}",
             cluster=cluster,
-            standings={endpoint: replace(replica, pinned=weight)},
+            standings={endpoint: replace(replica, pinned=pin)},
         )
 
     carry_out(target, draft, dry_run=dry_run, yes=yes)

@@ -16,7 +16,7 @@ KEPT: Final = 60
 RATE_LOOKS: Final = 5
 """Looks over which requests a second are counted."""
 LEAST_WIDTH: Final = 80
-HEAD: Final = "replica"
+LEGEND: Final = "l/m/x: the load's latency, memory and request mix   p pinned  d drained  ! closed  ? unseen"
 
 
 class History:
@@ -60,11 +60,12 @@ def screen(
     report: Mapping[str, Any], history: History, where: str, width: int, *, height: int | None = None
 ) -> RenderableType:
     """The whole picture, no line of it wider than `width` nor, with `height`, more lines than that."""
-    wide = max(LEAST_WIDTH, width) - 1
+    wide = max(LEAST_WIDTH, width)
     lines = [_title(report, where), *_warnings(report), Text("")]
     for cluster in report["clusters"]:
         lines += [_cluster_line(cluster, report, history), *_rows(cluster, history, wide)]
     lines = [_fitted(line, width) for line in lines]
+    lines.append(_fitted(Text(LEGEND, style="dim"), width))
     if height is not None and len(lines) > height:
         hidden = len(lines) - height + 1
         lines = [*lines[: height - 1], Text(f"… {hidden} more lines: name a cluster, or make the window higher", "dim")]
@@ -116,9 +117,9 @@ def _cluster_line(cluster: Mapping[str, Any], report: Mapping[str, Any], history
 def _rows(cluster: Mapping[str, Any], history: History, width: int) -> list[Text]:
     if not cluster["endpoints"]:
         return [Text("  no replica", style="red")]
-    spark = 8 + (width - LEAST_WIDTH + 1) // 2
-    name = 18 + (width - LEAST_WIDTH + 1) - (width - LEAST_WIDTH + 1) // 2
-    head = f"{HEAD:<{name}} {'weight':<9}  run wait {'KV':<8} lat/mem/mix {'load':<{spark}} req/s  age"
+    spare = width - LEAST_WIDTH
+    name, spark = 18 + spare - spare // 2, 7 + spare // 2
+    head = f"{'replica':<{name}} {'weight':>9}   run wait {'KV':>8} l/m/x {'load':<{spark + 5}} req/s   age"
     return [Text(head, style="dim"), *(_row(cluster["name"], e, history, name, spark) for e in cluster["endpoints"])]
 
 
@@ -130,10 +131,10 @@ def _row(cluster: str, e: Mapping[str, Any], history: History, name: int, spark:
     text.append(f"{bar((weight or 0) / 1000, 5)}{_text(weight):>4}", style="cyan")
     text.append(f"{_mark(e)} {_text(e['running']):>4} {_text(e['waiting']):>4} ")
     text.append(f"{bar(e['kv_used_ratio'], 4)}{kv} ", style="magenta")
-    text.append(f"{level(load['latency'])}{level(load['vram'])}{level(load['entropy'])}    ")
+    text.append(f"{level(load['latency'])}{level(load['vram'])}{level(load['entropy'])}   ")
     text.append("   -" if load["total"] is None else f"{load['total']:.2f}")
     text.append(f" {sparkline(history.loads(cluster, e['address']), spark)}", style="green")
-    text.append(f" {short_count(history.rate(cluster, e)):>5} {age(e['age_ms']):>4}")
+    text.append(f" {short_count(history.rate(cluster, e)):>5} {age(e['age_ms']):>5}")
     return text
 
 
