@@ -9,6 +9,7 @@ from typing import Final
 
 from tidegate.domain.pick.cost import cost
 from tidegate.domain.pick.fit import demand_tokens, prefill_tokens
+from tidegate.domain.pick.mirror import Mirror
 from tidegate.domain.pick.prefix import PrefixIndex
 from tidegate.domain.pick.queued import Entry
 from tidegate.domain.pick.record import DispatchRecord
@@ -48,6 +49,7 @@ class ClusterPicker:
         self._slots: list[Replica | None] = []
         self._index = PrefixIndex()
         self._turns = Turns()
+        self._mirror = Mirror()
         self._stay = Stay()
         self._sessions: dict[str, str] = {}
 
@@ -59,6 +61,10 @@ class ClusterPicker:
     def tune(self, settings: PickSettings) -> None:
         """From the next pick on these hold; books stay."""
         self._settings = settings
+
+    def shares_with(self, others: int) -> None:
+        """So many other processes pick for the same cluster, and tell by `sent_elsewhere` what they did."""
+        self._mirror.others = others
 
     def joined(self, address: str, destination: str | None, priority: int = 0) -> None:
         """A replica, or what changed about it: the `ip:port` that Envoy knows it by, None while its name is unresolved.
@@ -112,6 +118,7 @@ class ClusterPicker:
         `hold_seconds` (None: the setting) answers FULL also where every replica that fits would make it wait longer.
         `among` are addresses: while any of those serves, no other is chosen.
         """
+        self._mirror.expire(now_ms)
         usable = self._usable(now_ms)
         if among is not None:
             usable = [replica for replica in usable if replica.address in among] or usable
@@ -137,6 +144,7 @@ class ClusterPicker:
         entry = Entry(now_ms, tokens, work.sequences, max(0, work.kv_tokens - cached))
         handle = Handle(replica, entry, work)
         self._count(replica, entry, work.marks, work.ends, now_ms)
+        self._mirror.add(replica.queued, entry.tokens, now_ms)
         if work.adapter is not None:
             replica.adapters[work.adapter] = None
         if work.session is not None and self._settings.session_seconds:

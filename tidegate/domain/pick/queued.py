@@ -32,13 +32,13 @@ class Entry:
 class Queued:
     """Times are in ms, `rate` in tokens/ms. Every sum is at least 0. Not safe across threads."""
 
-    __slots__ = ("_done", "_entries", "_since_ms", "foreign", "free_at_ms", "kv_tokens", "rate", "tokens")
+    __slots__ = ("_done", "_entries", "_since_ms", "foreign", "free_at_ms", "kv_tokens", "mirrored", "rate", "tokens")
 
     def __init__(self, rate: float) -> None:
         self.rate = rate
         self._entries: deque[Entry] = deque()
         self.tokens = 0.0
-        self.foreign = 0.0
+        self.foreign = self.mirrored = 0.0
         self.kv_tokens = 0
         self._done = 0.0
         self._since_ms = 0.0
@@ -57,6 +57,12 @@ class Queued:
         self._entries.append(entry)
         self.tokens += entry.tokens
         self.kv_tokens += entry.kv_tokens
+        self._plan()
+
+    def mirror(self, tokens: float, now_ms: float) -> None:
+        """What others have presumably sent changes by `tokens`; it is never worked off, but taken back."""
+        self._settle(now_ms)
+        self.mirrored = max(0.0, self.mirrored + tokens)
         self._plan()
 
     def ended(self, entry: Entry, now_ms: float) -> None:
@@ -143,7 +149,7 @@ class Queued:
             self._since_ms = now_ms
 
     def _plan(self) -> None:
-        left = max(0.0, self.tokens - self._done) + self.foreign
+        left = max(0.0, self.tokens - self._done) + self.foreign + self.mirrored
         self.free_at_ms = self._since_ms + left / self.rate
 
     def _pop(self) -> None:
