@@ -2,28 +2,27 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Sequence
-from operator import add
 from typing import Final
 
-from tidegate.domain.pick.cost import cost
+from tidegate.domain.pick.choice import best_two
 from tidegate.domain.pick.fit import demand_tokens, prefill_tokens
+from tidegate.domain.pick.fleet import Fleet
 from tidegate.domain.pick.mirror import Mirror
 from tidegate.domain.pick.prefix import PrefixIndex
 from tidegate.domain.pick.queued import Entry
 from tidegate.domain.pick.record import DispatchRecord
 from tidegate.domain.pick.replica import Replica
-from tidegate.domain.pick.settings import WEIGHTED_SUM, PickSettings
+from tidegate.domain.pick.settings import PickSettings
 from tidegate.domain.pick.situation import Situation
 from tidegate.domain.pick.stay import Stay
 from tidegate.domain.pick.turns import Turns
-from tidegate.domain.pick.verdict import Pick, Scored, Verdict
-from tidegate.domain.pick.weighted_sum import weighted_sum
+from tidegate.domain.pick.verdict import Pick, Verdict
 from tidegate.domain.pick.work import Work
 from tidegate.domain.sample import EndpointSample
 
 MOST_SESSIONS: Final = 100_000
+"""Sessions remembered, those least recently sent forgotten first."""
 
 
 class Handle:
@@ -45,8 +44,8 @@ class ClusterPicker:
     def __init__(self, settings: PickSettings, *, sample_ttl_ms: int) -> None:
         self._settings = settings
         self._ttl_ms = sample_ttl_ms
-        self._replicas: dict[str, Replica] = {}
-        self._slots: list[Replica | None] = []
+        self._fleet = Fleet()
+        self._replicas = self._fleet.by_address
         self._index = PrefixIndex()
         self._turns = Turns()
         self._mirror = Mirror()
@@ -57,6 +56,11 @@ class ClusterPicker:
     def settings(self) -> PickSettings:
         """Those in force."""
         return self._settings
+
+    @property
+    def index_entries(self) -> int:
+        """(replica, mark) pairs that the prefix index holds."""
+        return len(self._index)
 
     def tune(self, settings: PickSettings) -> None:
         """From the next pick on these hold; books stay."""
@@ -71,39 +75,42 @@ class ClusterPicker:
 
         Lower priorities are preferred.
         """
-        replica = self._replicas.get(address) or self._enter(address)
+        replica = self._fleet.get(address)
+        if replica is None:
+            replica = self._fleet.enter(address, self._settings)
+            self._index.add(replica.slot, self._settings.kv_tokens)
         replica.destination, replica.priority = destination, priority
         replica.look()
+        self._fleet.level()
 
     def left(self, address: str) -> None:
         """The replica is gone, and what was sent there is forgotten."""
-        replica = self._replicas.pop(address, None)
+        replica = self._fleet.leave(address)
         if replica is not None:
             self._index.drop(replica.slot)
-            self._slots[replica.slot] = None
 
     def weighed(self, address: str, weight: int | None) -> None:
         """The controller's weight, 0…1000; 0 means no new traffic, None that nobody decided."""
-        if (replica := self._replicas.get(address)) is not None:
+        if (replica := self._fleet.get(address)) is not None:
             replica.weight = weight
             replica.look()
 
     def sampled(self, sample: EndpointSample, now_ms: float) -> None:
         """A sample of a replica that joined. One older than a known fresh one is late and dropped."""
-        replica = self._replicas.get(sample.address)
+        replica = self._fleet.get(sample.address)
         if replica is None:
             return
         last = replica.sample
         if last is not None and sample.sampled_at_ms < last.sampled_at_ms and last.is_fresh(int(now_ms), self._ttl_ms):
             return
-        windows = replica.speed.windows
+        windows, block = replica.speed.windows, replica.block
         if replica.sampled(sample, now_ms, self._settings, self._ttl_ms):
             self._index.clear(replica.slot)
-        if replica.speed.windows != windows:
-            self._level_speeds()
-        self._index.resize(replica.slot, replica.capacity or self._settings.kv_tokens)
-        for name in sample.loras:
-            replica.adapters[name] = None
+        if replica.speed.windows != windows or replica.block != block:
+            self._fleet.level()
+        self._stay.sampled(last, sample)
+        held = replica.capacity or self._settings.kv_tokens
+        self._index.resize(replica.slot, held * replica.hits.looked(sample.prefix_hit_ratio, now_ms))
 
     def pick(
         self,
@@ -119,12 +126,9 @@ class ClusterPicker:
         `among` are addresses: while any of those serves, no other is chosen.
         """
         self._mirror.expire(now_ms)
-        usable = self._usable(now_ms)
-        if among is not None:
-            usable = [replica for replica in usable if replica.address in among] or usable
+        usable = self._fleet.usable(now_ms, among)
         if not usable:
-            closed = all(replica.closed(now_ms) for replica in self._replicas.values())
-            return Pick(Verdict.CLOSED if closed else Verdict.UNKNOWN)
+            return Pick(Verdict.CLOSED if self._fleet.closed(now_ms) else Verdict.UNKNOWN)
         fitting, rooms = self._fitting(usable, work)
         if not fitting:
             return Pick(Verdict.FULL)
@@ -132,11 +136,11 @@ class ClusterPicker:
         hold = self._settings.hold_seconds if hold_seconds is None else hold_seconds
         if 0 < hold < min(situation.waits):
             return Pick(Verdict.FULL)
-        return Pick(Verdict.CHOSEN, self._best_two(situation))
+        return Pick(Verdict.CHOSEN, best_two(situation, self._turns))
 
     def sent(self, address: str, work: Work, now_ms: float) -> Handle:
         """The request goes to `address`: it counts there until the engine has, or until `ended`."""
-        replica = self._replicas.get(address)
+        replica = self._fleet.get(address)
         if replica is None:
             return Handle(None, Entry(now_ms, 0.0, work.sequences, 0), work)
         cached = self._index.cached_at(replica.slot, work.marks, work.ends)
@@ -145,8 +149,9 @@ class ClusterPicker:
         handle = Handle(replica, entry, work)
         self._count(replica, entry, work.marks, work.ends, now_ms)
         self._mirror.add(replica.queued, entry.tokens, now_ms)
+        replica.hits.sent(cached, work.prompt_tokens, now_ms)
         if work.adapter is not None:
-            replica.adapters[work.adapter] = None
+            replica.has(work.adapter)
         if work.session is not None and self._settings.session_seconds:
             self._remember(work.session, address)
         return handle
@@ -177,7 +182,7 @@ class ClusterPicker:
 
     def sent_elsewhere(self, record: DispatchRecord, now_ms: float) -> None:
         """Another process dispatched: count it as one of ours."""
-        replica = self._replicas.get(record.address)
+        replica = self._fleet.get(record.address)
         if replica is not None:
             entry = Entry(record.at_ms, record.prefill_tokens, record.prompts, record.kv_tokens)
             self._count(replica, entry, record.marks, record.ends, now_ms)
@@ -187,58 +192,31 @@ class ClusterPicker:
         replica.free_kv -= entry.kv_tokens
         self._index.put(replica.slot, marks, ends)
 
-    def _enter(self, address: str) -> Replica:
-        slot = self._slots.index(None) if None in self._slots else len(self._slots)
-        replica = self._replicas[address] = Replica(address, slot, self._settings)
-        if slot == len(self._slots):
-            self._slots.append(replica)
-        else:
-            self._slots[slot] = replica
-        self._index.add(slot, self._settings.kv_tokens)
-        return replica
-
-    def _level_speeds(self) -> None:
-        """The fleet's factor: the median of what its replicas taught."""
-        taught = sorted(r.speed.factor for r in self._replicas.values() if r.speed.windows)
-        for replica in self._replicas.values():
-            replica.speed.fleet = taught[len(taught) // 2]
-
-    def _usable(self, now_ms: float) -> list[Replica]:
-        """Open and fresh; those that show no progress only where there are no others."""
-        usable = [r for r in self._replicas.values() if r.open and r.fresh_until_ms >= now_ms]
-        sound = [r for r in usable if r.doubtful_from_ms >= now_ms]
-        return sound or usable
-
     def _fitting(self, usable: list[Replica], work: Work) -> tuple[list[Replica], list[float] | None]:
-        """Those with room, now or soon, of the lowest priority that has any, and seconds until there is room."""
-        demand = demand_tokens(work, max(r.block for r in usable))
+        """Those that have room or soon will, of the lowest priority; none where nobody has. Seconds until they do."""
+        demand = demand_tokens(work, self._fleet.block)
         rooms = self._stay.rooms(usable, demand, self._settings)
         if rooms is None:
-            fitting = usable
-        else:
-            most = self._settings.room_seconds
-            pairs = [(r, room) for r, room in zip(usable, rooms, strict=True) if room <= most]
-            fitting, rooms = [r for r, _ in pairs], [room for _, room in pairs]
-        if len({r.priority for r in fitting}) > 1:
-            first = min(r.priority for r in fitting)
-            if rooms is not None:
-                rooms = [room for r, room in zip(fitting, rooms, strict=True) if r.priority == first]
-            fitting = [r for r in fitting if r.priority == first]
-        return fitting, rooms
+            return self._fleet.first_level(usable, None)
+        if min(rooms) > 0:
+            return [], None
+        most = self._settings.room_seconds
+        near = [at for at, room in enumerate(rooms) if room <= most]
+        return self._fleet.first_level([usable[at] for at in near], [rooms[at] for at in near])
 
     def _situation(self, work: Work, replicas: list[Replica], rooms: list[float] | None, now_ms: float) -> Situation:
-        settings = self._settings
-        whole = prefill_tokens(work, 0, settings)
-        waits = [max(0.0, r.queued.free_at_ms - now_ms) / 1000 for r in replicas]
-        uncached = [whole] * len(replicas)
-        cached = self._index.cached(work.marks, work.ends)
+        whole = prefill_tokens(work, 0, self._settings)
+        waits = [(r.queued.free_at_ms - now_ms) / 1000 if r.queued.free_at_ms > now_ms else 0.0 for r in replicas]
+        cached = self._index.cached(work.marks, work.ends) if work.marks else ()
         if cached:
             by_slot = self._by_slot(cached, work, whole)
             uncached = [by_slot[r.slot] for r in replicas]
-        return Situation(work, replicas, now_ms, settings, uncached, waits, rooms, self._sessions)
+        else:
+            uncached = [whole] * len(replicas)
+        return Situation(work, replicas, now_ms, self._settings, uncached, waits, rooms, self._sessions)
 
-    def _by_slot(self, cached: list[tuple[int, int]], work: Work, whole: float) -> list[float]:
-        tokens = [whole] * len(self._slots)
+    def _by_slot(self, cached: Sequence[tuple[int, int]], work: Work, whole: float) -> list[float]:
+        tokens = [whole] * self._fleet.slots
         for bits, held in cached:
             left, rest = prefill_tokens(work, held, self._settings), bits
             while rest:
@@ -246,23 +224,6 @@ class ClusterPicker:
                 tokens[low.bit_length() - 1] = left
                 rest ^= low
         return tokens
-
-    def _best_two(self, situation: Situation) -> tuple[Scored, ...]:
-        parts = weighted_sum(situation) if self._settings.policy == WEIGHTED_SUM else cost(situation)
-        totals = [0.0] * len(situation.replicas)
-        for seconds in parts.values():
-            totals = list(map(add, totals, seconds))
-        first = self._turns.least(totals, self._settings.equal_seconds)
-        chosen = [first]
-        if len(totals) > 1:
-            total, totals[first] = totals[first], math.inf
-            chosen.append(totals.index(min(totals)))
-            totals[first] = total
-        return tuple(self._scored(situation.replicas[at], at, totals, parts) for at in chosen)
-
-    def _scored(self, replica: Replica, at: int, totals: list[float], parts: dict[str, list[float]]) -> Scored:
-        named = {name: seconds[at] for name, seconds in parts.items()}
-        return Scored(replica.address, replica.destination or "", totals[at], named)
 
     def _remember(self, session: str, address: str) -> None:
         self._sessions.pop(session, None)

@@ -10,6 +10,7 @@ import math
 from collections import OrderedDict
 from typing import Final
 
+from tidegate.domain.pick.hits import Hits
 from tidegate.domain.pick.queued import ARRIVAL_MS, Queued
 from tidegate.domain.pick.settings import PickSettings
 from tidegate.domain.pick.speed import Speed, model_rate
@@ -17,11 +18,13 @@ from tidegate.domain.sample import EndpointSample
 
 FIRST_PROMPT_TOKENS: Final = 1_000.0
 """What a prompt of others costs until the engine's counters tell."""
+SOME_ADAPTERS: Final = 8
+"""Adapters that a replica is taken to hold when it does not tell."""
 NEVER: Final = -math.inf
 
 
 class Replica:
-    """Fields that picks read: `open`, `fresh_until_ms`, `doubtful_from_ms`, `free_kv`, `ms_per_token`, and `queued`'s
+    """Fields that picks read: `open`, `fresh_until_ms`, `sound_until_ms`, `free_kv`, `ms_per_token`, and `queued`'s
     `free_at_ms`. `slot` is its bit in the prefix index.
     """
 
@@ -33,19 +36,22 @@ class Replica:
         "changed_ms",
         "context",
         "destination",
-        "doubtful_from_ms",
         "free_kv",
         "fresh_until_ms",
+        "hits",
         "ms_per_token",
         "open",
         "priority",
         "prompt_tokens",
         "queued",
+        "quiet_ms",
         "running",
         "sample",
         "serving_since_ms",
         "slot",
+        "sound_until_ms",
         "speed",
+        "standing",
         "telling",
         "weight",
     )
@@ -60,7 +66,9 @@ class Replica:
         self.speed = Speed()
         self.open = False
         self.fresh_until_ms = NEVER
-        self.doubtful_from_ms = NEVER
+        self.sound_until_ms = NEVER
+        self.standing = False
+        self.quiet_ms = 0.0
         self.changed_ms = NEVER
         self.serving_since_ms = NEVER
         self.free_kv = math.inf
@@ -71,6 +79,7 @@ class Replica:
         self.prompt_tokens = FIRST_PROMPT_TOKENS
         self.telling = False
         self.ms_per_token = 1 / self.queued.rate
+        self.hits = Hits()
         self.adapters: OrderedDict[str, None] = OrderedDict()
 
     def closed(self, now_ms: float) -> bool:
@@ -84,6 +93,17 @@ class Replica:
         sample = self.sample
         serving = sample is not None and sample.status.takes_traffic
         self.open = serving and self.weight != 0 and self.destination is not None
+        self.sound_until_ms = NEVER
+        if self.open and sample is not None and not self.standing:
+            self.sound_until_ms = min(self.fresh_until_ms, sample.sampled_at_ms + self.quiet_ms)
+
+    def has(self, adapter: str) -> None:
+        """The adapter is loaded, or about to be; others make room for it."""
+        self.adapters[adapter] = None
+        self.adapters.move_to_end(adapter)
+        most = (self.sample.max_loras if self.sample else None) or SOME_ADAPTERS
+        while len(self.adapters) > most:
+            self.adapters.popitem(last=False)
 
     def sampled(self, sample: EndpointSample, now_ms: float, settings: PickSettings, ttl_ms: float) -> bool:
         """Take a sample in, at least as new as the last one. Whether the engine began anew since."""
@@ -118,9 +138,8 @@ class Replica:
             self.serving_since_ms = now_ms
         if last is None or _progress(last) != _progress(sample) or not (sample.running or sample.waiting):
             self.changed_ms = sample.sampled_at_ms
-        hung_ms = 1000 * settings.hung_seconds
-        standing = sample.sampled_at_ms - self.changed_ms >= hung_ms
-        self.doubtful_from_ms = NEVER if standing else sample.sampled_at_ms + hung_ms
+        self.quiet_ms = 1000 * settings.hung_seconds
+        self.standing = sample.sampled_at_ms - self.changed_ms >= self.quiet_ms
 
     def _reconcile(
         self, last: EndpointSample | None, sample: EndpointSample, now_ms: float, settings: PickSettings
@@ -169,15 +188,17 @@ class Replica:
         self.running = sample.running or 0
         self.telling = sample.waiting is not None
         self.context = (sample.kv_used_ratio or 0.0) * (self.capacity or 0)
+        for adapter in sample.loras:
+            self.has(adapter)
 
 
 def _progress(sample: EndpointSample) -> tuple[object, ...]:
-    """What moves while an engine works."""
+    """What moves while an engine works. Not what looks back over a minute: that moves by itself."""
     return (
         sample.prompts_total,
         sample.prompt_tokens_total,
         sample.running,
         sample.kv_used_ratio,
-        sample.tokens_per_second,
-        sample.latency_p99_ms,
+        sample.generation_tokens_total,
+        sample.requests_finished_total,
     )

@@ -15,7 +15,7 @@ class Situation:
     """Lists run along `replicas`. `uncached` are tokens to prefill, `waits` seconds until those queued are prefilled,
     `rooms` seconds until there is KV cache for it (None: everywhere at once).
 
-    `sessions` tells which replica a session was last sent to.
+    `sessions` tells which replica a session was last sent to; `mean_wait` is the fleet's backlog in seconds.
     """
 
     work: Work
@@ -26,8 +26,7 @@ class Situation:
     waits: list[float]
     rooms: list[float] | None
     sessions: dict[str, str] = field(default_factory=dict)
+    mean_wait: float = field(init=False)
 
-    @property
-    def mean_wait(self) -> float:
-        """The fleet's backlog in seconds."""
-        return sum(self.waits) / len(self.waits)
+    def __post_init__(self) -> None:
+        self.mean_wait = sum(self.waits) / len(self.waits)

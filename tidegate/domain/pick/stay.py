@@ -13,25 +13,49 @@ from typing import Final
 
 from tidegate.domain.pick.replica import Replica
 from tidegate.domain.pick.settings import PickSettings
+from tidegate.domain.sample import EndpointSample
 
-SHARE: Final = 0.02
-"""A request's share in the mean stay, once some have ended."""
+WINDOW_MS: Final = 30_000.0
+"""About how far back the mean looks."""
+TOLD_SHARE: Final = 0.02
+"""A told end's share in the mean."""
 
 
 class Stay:
-    """The mean time from dispatch to end, over the requests of one cluster."""
+    """The mean time that requests of one cluster run, by what the engines count: running ÷ ends a second (Little).
 
-    __slots__ = ("_ended", "mean_ms")
+    Where engines do not count ends, the ends that the caller tells stand in.
+    """
+
+    __slots__ = ("_at_ms", "_ends", "_running_ms", "_told_ms")
 
     def __init__(self) -> None:
-        self.mean_ms: float | None = None
-        self._ended = 0
+        self._running_ms = self._ends = 0.0
+        self._at_ms = -math.inf
+        self._told_ms: float | None = None
+
+    @property
+    def mean_ms(self) -> float | None:
+        """Milliseconds; None while nothing ended."""
+        return self._running_ms / self._ends if self._ends >= 1 else self._told_ms
+
+    def sampled(self, last: EndpointSample | None, sample: EndpointSample) -> None:
+        """A replica's next sample."""
+        if last is None or last.requests_finished_total is None or sample.requests_finished_total is None:
+            return
+        ends = sample.requests_finished_total - last.requests_finished_total
+        took_ms = sample.sampled_at_ms - last.sampled_at_ms
+        if ends < 0 or not 0 < took_ms <= WINDOW_MS:
+            return
+        if sample.sampled_at_ms > self._at_ms:
+            fade = math.exp((self._at_ms - sample.sampled_at_ms) / WINDOW_MS)
+            self._running_ms, self._ends, self._at_ms = self._running_ms * fade, self._ends * fade, sample.sampled_at_ms
+        self._running_ms += took_ms * ((sample.running or 0) + (last.running or 0)) / 2
+        self._ends += ends
 
     def ended(self, stay_ms: float) -> None:
         """A request that was prefilled ended after so long."""
-        self._ended += 1
-        share = max(SHARE, 1 / self._ended)
-        self.mean_ms = stay_ms if self.mean_ms is None else self.mean_ms + share * (stay_ms - self.mean_ms)
+        self._told_ms = stay_ms if self._told_ms is None else self._told_ms + TOLD_SHARE * (stay_ms - self._told_ms)
 
     def rooms(self, replicas: Sequence[Replica], demand: float, settings: PickSettings) -> list[float] | None:
         """Seconds until each replica has room for `demand` × the safety factor; None when all have it.
@@ -39,7 +63,7 @@ class Stay:
         Infinite where it will not: the demand exceeds the capacity, or nothing is known to end.
         """
         need = demand * settings.fit_safety
-        if min(replica.free_kv for replica in replicas) >= need:
+        if min([replica.free_kv for replica in replicas]) >= need:
             return None
         return [0.0 if replica.free_kv >= need else self._room(replica, demand, need) for replica in replicas]
 
@@ -50,6 +74,7 @@ class Stay:
         missing = min(need, capacity) - replica.free_kv
         if missing <= 0:
             return 0.0
-        if not self.mean_ms or not replica.context:
+        mean_ms = self.mean_ms
+        if not mean_ms or not replica.context:
             return math.inf
-        return missing / replica.context * self.mean_ms / 1000
+        return missing / replica.context * mean_ms / 1000

@@ -9,7 +9,7 @@ def ramp(situation: Situation) -> list[float] | None:
     """What its wait lacks to the fleet's mean, × the part of `ramp_seconds` that is left. None when nobody ramps."""
     ramp_ms = 1000 * situation.settings.ramp_seconds
     since_ms = situation.now_ms - ramp_ms
-    if all(replica.serving_since_ms <= since_ms for replica in situation.replicas):
+    if max([replica.serving_since_ms for replica in situation.replicas]) <= since_ms:
         return None
     mean = situation.mean_wait
     return [

@@ -7,7 +7,7 @@ from tidegate.domain.pick.situation import Situation
 
 def wait(situation: Situation) -> list[float]:
     """The ledger's wait; at least the fleet's mean where the engine tells nothing, so that silence draws nobody."""
-    if all(replica.telling for replica in situation.replicas):
+    if False not in [replica.telling for replica in situation.replicas]:
         return situation.waits
     mean = situation.mean_wait
     return [

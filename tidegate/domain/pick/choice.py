@@ -1,0 +1,36 @@
+"""From the parts of every replica's cost to the two that are named."""
+
+from __future__ import annotations
+
+import math
+from operator import add
+
+from tidegate.domain.pick.cost import cost
+from tidegate.domain.pick.settings import WEIGHTED_SUM
+from tidegate.domain.pick.situation import Situation
+from tidegate.domain.pick.turns import Turns
+from tidegate.domain.pick.verdict import Scored
+from tidegate.domain.pick.weighted_sum import weighted_sum
+
+
+def best_two(situation: Situation, turns: Turns) -> tuple[Scored, ...]:
+    """The replicas of least cost by the policy in force, best first; equals take turns for the first place."""
+    settings = situation.settings
+    parts = weighted_sum(situation) if settings.policy == WEIGHTED_SUM else cost(situation)
+    columns = iter(parts.values())
+    totals = list(next(columns))
+    for column in columns:
+        totals = list(map(add, totals, column))
+    first = turns.least(totals, settings.equal_seconds)
+    best = _scored(situation, first, totals[first], parts)
+    if len(totals) == 1:
+        return (best,)
+    totals[first] = math.inf
+    second = totals.index(min(totals))
+    return best, _scored(situation, second, totals[second], parts)
+
+
+def _scored(situation: Situation, at: int, total: float, parts: dict[str, list[float]]) -> Scored:
+    replica = situation.replicas[at]
+    named = {name: column[at] for name, column in parts.items()}
+    return Scored(replica.address, replica.destination or "", total, named)
