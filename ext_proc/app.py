@@ -19,9 +19,11 @@ from ext_proc.flow.tuning import Tuning
 from ext_proc.health import Health
 from ext_proc.memory import keep_freed_memory
 from ext_proc.metrics import ExtProcMetrics
+from ext_proc.outputs import OUTPUTS, OutputBook, OutputMetrics
 from ext_proc.recent import RecentRequests
 from ext_proc.route import Routes
 from ext_proc.session import Session
+from ext_proc.shared import SharedPicks, SharedPicksMetrics
 from ext_proc.tokens import TokenBook
 from ext_proc.transport.grpcio import GrpcioServer
 from ext_proc.view import FleetView
@@ -72,8 +74,12 @@ async def serve_on(
     """`serve` on a given store, which stays open."""
     registry = CollectorRegistry()
     service = Service("ext_proc", registry)
-    fleet, clock = FleetView(file.topology, settings.sample_ttl_ms), StoreClock(store)
-    tokens = TokenBook(fleet.names)
+    clock = StoreClock(store)
+    shared = SharedPicks(store, instance_name(), clock)
+    fleet = FleetView(file.topology, settings.sample_ttl_ms, shared.record)
+    tokens, outputs = TokenBook(fleet.names), OutputBook(fleet.names)
+    SharedPicksMetrics(registry, shared)
+    OutputMetrics(registry, outputs)
     health, metrics = Health(), ExtProcMetrics(registry, tokens)
     recent = RecentRequests() if settings.debug_requests else None
     gates = Gates(fleet, clock)
@@ -89,6 +95,7 @@ async def serve_on(
         recent=recent,
         gates=gates,
         classes=Classes(file.topology.classes, by_header=file.gateway.class_header),
+        outputs=outputs,
         explain=file.gateway.explain,
         picks=PickLog(log, settings.log_picks) if settings.log_picks else None,
     )
@@ -112,7 +119,8 @@ async def serve_on(
     )
     info: dict[str, str | None] = {"metrics": await page.start(settings.metrics_listen)}
     info |= await _listen(servers, listens)
-    _start_tasks(service, store, clock, fleet, tokens, gates, tuning, settings, info, tls)
+    _start_tasks(service, store, clock, fleet, tokens, outputs, gates, tuning, settings, info, tls)
+    _start_sharing(service, shared, fleet)
     log.info("ext_proc serves", **info)
     if worker is not None:
         say_ready(info)
@@ -150,6 +158,7 @@ def _start_tasks(
     clock: StoreClock,
     fleet: FleetView,
     tokens: TokenBook,
+    outputs: OutputBook,
     gates: Gates,
     tuning: Tuning,
     settings: ExtProcSettings,
@@ -163,9 +172,9 @@ def _start_tasks(
             told = {
                 **info,
                 SHARED: tokens.shared(),
+                OUTPUTS: outputs.shared(),
                 "tls_not_after_ms": tls and tls.not_after_ms,
                 "queues": gates.report(clock()),
-                "refused": tuning.refused,
             }
             await store.beat(SERVICE, instance_name(), told, ttl_ms=BEAT_TTL_MS)
             await asyncio.sleep(BEAT_SECONDS)
@@ -177,10 +186,16 @@ def _start_tasks(
     service.spawn("names", feed.follow_names)
     service.spawn("queues", gates.run)
     service.spawn("tunes", lambda: tuning.follow(store, settings.tick_ms / 1000))
-    service.spawn("tokens", lambda: feed.follow_tokens(tokens, instance_name()))
+    service.spawn("tokens", lambda: feed.follow_tokens(tokens, outputs, instance_name()))
     service.spawn("presence", beat)
     if tls is not None:
         service.spawn("certificates", tls.run)
+
+
+def _start_sharing(service: Service, shared: SharedPicks, fleet: FleetView) -> None:
+    service.spawn("picks told", shared.publish)
+    service.spawn("picks heard", lambda: shared.follow(fleet.sent_elsewhere))
+    service.spawn("picks company", lambda: shared.meet(fleet.shares_with))
 
 
 async def _leave(store: Store) -> None:

@@ -144,6 +144,7 @@ class Decider:
     ) -> None:
         self._metrics.decided(there.cluster, "pick" if destinations else "weights")
         self._tokens.dispatched(there.cluster, info)
+        self._outputs.dispatched(there.cluster, info)
         if self._recent is not None:
             self._recent.sent(there.cluster, there.write_model, destinations, read)
         if self._picks is not None:

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from ipaddress import ip_address
 from typing import Protocol
 
+from ext_proc.outputs import OUTPUTS, OutputBook, read_outputs
 from ext_proc.tokens import TokenBook, read_shared
 from ext_proc.view import FleetView, destination
 from tidegate.domain.topology import split_address
@@ -71,12 +72,13 @@ class FleetFeed:
         """Hear when something was decided, on behalf of `follow_decisions`."""
         await self._nudged.listen()
 
-    async def follow_tokens(self, book: TokenBook, instance: str) -> None:
-        """Teach `book` what the engines count, against what this and every other instance sent."""
+    async def follow_tokens(self, tokens: TokenBook, outputs: OutputBook, instance: str) -> None:
+        """Teach the books what the engines count, against what this and every other instance sent."""
         while True:
             present = (await self._store.present()).get(SERVICE, {})
-            others = [read_shared(info.get(SHARED)) for name, info in present.items() if name != instance]
-            book.look(self._view.samples(), others)
+            others, samples = [info for name, info in present.items() if name != instance], self._view.samples()
+            tokens.look(samples, [read_shared(info.get(SHARED)) for info in others])
+            outputs.look(samples, [read_outputs(info.get(OUTPUTS)) for info in others])
             await asyncio.sleep(TOKENS_SECONDS)
 
     async def follow_names(self) -> None:

@@ -95,11 +95,13 @@ class SharedPicks:
             self._some.clear()
         return batch
 
-    async def meet(self) -> None:
-        """Look who else is there."""
+    async def meet(self, met: Callable[[int], None]) -> None:
+        """Look how many others there are, and tell `met`."""
         while True:
             present = (await self._store.present()).get(SERVICE, {})
-            self.alone = not (present.keys() - {self._instance})
+            others = len(present.keys() - {self._instance})
+            self.alone = not others
+            met(others)
             await asyncio.sleep(MEET_SECONDS)
 
     async def follow(self, heard: Heard) -> None:

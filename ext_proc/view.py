@@ -214,6 +214,11 @@ class FleetView:
             if sample.cluster in self._clusters:
                 self._clusters[sample.cluster].sampled(sample, now_ms)
 
+    def shares_with(self, others: int) -> None:
+        """So many other processes pick beside this one."""
+        for view in self._clusters.values():
+            view.picker.shares_with(others)
+
     def sent_elsewhere(self, cluster: str, record: DispatchRecord, now_ms: int) -> None:
         """Another process dispatched a request."""
         if cluster in self._clusters:

@@ -25,6 +25,9 @@ class Outputs(Protocol):
     def expected(self, cluster: str, info: RequestInfo) -> int:
         """Tokens that one sequence of this request's answer will have, at least 0, before its limit is looked at."""
 
+    def dispatched(self, cluster: str, info: RequestInfo) -> None:
+        """The request went there."""
+
 
 class FirstGuess:
     """Nothing is known."""
@@ -32,6 +35,9 @@ class FirstGuess:
     def expected(self, _cluster: str, _info: RequestInfo) -> int:
         """FIRST_OUTPUT_TOKENS."""
         return FIRST_OUTPUT_TOKENS
+
+    def dispatched(self, _cluster: str, _info: RequestInfo) -> None:
+        """Nothing is learned."""
 
 
 def work_of(

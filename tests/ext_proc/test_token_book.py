@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from ext_proc.feed import SHARED, FleetFeed
+from ext_proc.outputs import OutputBook
 from ext_proc.tokens import TokenBook, read_shared
 from tests.conftest import until
 from tests.ext_proc.parts import NOW, Picker, sample
@@ -72,7 +73,7 @@ async def test_the_feed_reads_engines_and_other_instances() -> None:
     seen: list[Any] = []
     picker.tokens.look = lambda samples, others: seen.append((samples, others))  # type: ignore[method-assign]
     picker.view.sampled(engine(3, 30), NOW)
-    task = asyncio.create_task(feed.follow_tokens(picker.tokens, "this"))
+    task = asyncio.create_task(feed.follow_tokens(picker.tokens, OutputBook(["phi-3"]), "this"))
     try:
         await until(lambda: seen, what="a look")
     finally:

@@ -71,6 +71,7 @@ def up(
         str, typer.Option(help="host:port of Envoy's admin page", callback=checked(split_listen))
     ] = "127.0.0.1:9901",
     envoy_concurrency: Annotated[int, typer.Option(min=1, help="Envoy worker threads")] = 1,
+    ext_proc_workers: Annotated[int, typer.Option(min=1, help="processes of ext_proc")] = 1,
     redis_url: Annotated[
         str | None,
         typer.Option(
@@ -90,6 +91,7 @@ def up(
         time_scale=time_scale,
         envoy_admin=envoy_admin,
         envoy_concurrency=envoy_concurrency,
+        ext_proc_workers=ext_proc_workers,
         redis_url=redis_url,
         log_level=log_level,
         expose_routing=once,

@@ -29,6 +29,7 @@ class UpOptions:
     expose_routing: bool = False
     log_level: str = "info"
     envoy_concurrency: int = 1
+    ext_proc_workers: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,7 +94,7 @@ def make_plan(checked: Mapping[str, Any], folder: Path, ports: Ports, options: U
         redis_url=redis_url,
         own_redis=own_redis,
         xds=f"{LOOPBACK}:{ports.want('xds', LOOPBACK, 0)}",
-        ext_proc=f"{LOOPBACK}:{ports.want('ext_proc', LOOPBACK, 0)}",
+        ext_proc=f"{LOOPBACK}:{_ext_proc_port(ports, options.ext_proc_workers)}",
         metrics={name: f"{LOOPBACK}:{ports.any()}" for name in ("xds", "ext_proc", "agent")},
     )
     document.setdefault("redis", {})["url"] = redis_url
@@ -103,6 +104,11 @@ def make_plan(checked: Mapping[str, Any], folder: Path, ports: Ports, options: U
     if local:
         plan.engines = _add_engines(document["clusters"], ports, options.replicas)
     return plan
+
+
+def _ext_proc_port(ports: Ports, workers: int) -> int:
+    """The port of all workers; those of each follow it."""
+    return ports.row(workers + 1) if workers > 1 else ports.want("ext_proc", LOOPBACK, 0)
 
 
 def _bind(ports: Ports, what: str, listen: str) -> str:
@@ -152,12 +158,21 @@ def processes(plan: Plan) -> list[ProcessSpec]:
     specs = [_redis_process(plan)] if plan.own_redis else []
     specs += [_engine_process(plan, engine) for engine in plan.engines]
     specs += [
-        _service(plan, "xds", "xds", ["--listen", plan.xds, "--ext-proc", plan.ext_proc]),
-        _service(plan, "ext_proc", "ext-proc", ["--listen", plan.ext_proc]),
+        _service(plan, "xds", "xds", ["--listen", plan.xds, "--ext-proc", _ext_proc_for_envoy(plan)]),
+        _service(
+            plan, "ext_proc", "ext-proc", ["--listen", plan.ext_proc, "--workers", str(plan.options.ext_proc_workers)]
+        ),
         _service(plan, "agent", "agent", ["--node", "local", "--all-nodes"]),
         _envoy_process(plan),
     ]
     return specs
+
+
+def _ext_proc_for_envoy(plan: Plan) -> str:
+    """Each worker's own port where there are several: over one port, Envoy spreads nothing."""
+    workers = plan.options.ext_proc_workers
+    host, _, port = plan.ext_proc.rpartition(":")
+    return f"{host}:{int(port) + 1}-{int(port) + workers}" if workers > 1 else plan.ext_proc
 
 
 def _tidegate(arguments: Sequence[str]) -> list[str]:

@@ -10,6 +10,7 @@ from typing import IO
 from tidegate.cli.up.registry import folder
 
 LOOPBACK = "127.0.0.1"
+LAST_PORT = 65535
 
 
 def is_free(host: str, port: int) -> bool:
@@ -55,6 +56,14 @@ class Ports:
                 port = int(sock.getsockname()[1])
             if self._lock(port):
                 return port
+
+    def row(self, length: int, host: str = LOOPBACK) -> int:
+        """The first of `length` free ports in a row that nobody was given before."""
+        while True:
+            first = self.any(host)
+            rest = range(first + 1, first + length)
+            if first + length <= LAST_PORT + 1 and all(is_free(host, port) and self._lock(port) for port in rest):
+                return first
 
     def _lock(self, port: int) -> bool:
         if port in self._locks:
