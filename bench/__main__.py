@@ -18,6 +18,7 @@ from bench import (
     agent_latency,
     body_memory,
     ext_proc_cpu,
+    fallback,
     page_parse,
     parse_cost,
     report,
@@ -51,6 +52,7 @@ APART: dict[str, tuple[str, Callable[[float], list[dict[str, Any]]]]] = {
         "`tidegate xds` with its controller at 1,000 endpoints",
         lambda seconds: xds_process.measure(2 * seconds),
     ),
+    "fallback": ("ext_proc dies under traffic", lambda seconds: fallback.measure(round(3 * seconds))),
     "weight-shift": (
         "from redis-cli HSET to traffic on a real Envoy",
         lambda seconds: weight_shift.measure(round(15 * seconds)),

@@ -39,10 +39,11 @@ class Live:
         (self.folder / "tidegate.yaml").write_text(json.dumps(document))
         for _ in range(xds_servers):
             self.start_xds(f"127.0.0.1:{take_free_port()}")
-        await until(lambda: all(accepts(int(one.split(":")[1])) for one in self.servers), what="xds listening")
+        ports = [int(listen.split(":")[1]) for listen in self.servers]
+        await until(lambda: all(map(accepts, ports)), deadline_seconds=60, what="xds listening")
         admin = f"127.0.0.1:{self.admin_port}"
         self.start_envoy(bootstrap_yaml(",".join(self.servers), admin, node_id="live"))
-        await until(lambda: accepts(self.port), deadline_seconds=30, what="Envoy listening")
+        await until(lambda: accepts(self.port), deadline_seconds=60, what="Envoy listening")
 
     def start_xds(self, listen: str) -> None:
         """A server at this address."""
