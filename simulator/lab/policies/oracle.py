@@ -50,13 +50,14 @@ class _Book:
     def __init__(self, replica: Replica) -> None:
         self._engine: Engine = replica.engine
         self._queue: deque[tuple[Call, int]] = deque()
-        self._queued_tokens = 0
+        self._queued_tokens = self._queued_kv = 0
         self._coming: Counter[int] = Counter()
 
     def add(self, call: Call) -> None:
         tokens = self._uncached(call)
         self._queue.append((call, tokens))
         self._queued_tokens += tokens
+        self._queued_kv += call.prompt_tokens + call.output_tokens
         self._coming.update(call.blocks)
 
     def began(self, call: Call) -> None:
@@ -82,7 +83,9 @@ class _Book:
     def _settle(self) -> None:
         queue = self._queue
         while queue and (sequence := queue[0][0].sequence) is not None and sequence.scheduled_at is not None:
-            self._queued_tokens -= queue.popleft()[1]
+            call, tokens = queue.popleft()
+            self._queued_tokens -= tokens
+            self._queued_kv -= call.prompt_tokens + call.output_tokens
 
     def _uncached(self, call: Call) -> int:
         size, pool = self._engine.params.block_size, self._engine.pool
@@ -106,8 +109,7 @@ class _Book:
         """Seconds until enough sequences have ended for the call's prompt and answer to fit."""
         engine = self._engine
         size = engine.params.block_size
-        queued = sum(c.prompt_tokens + c.output_tokens for c, _ in self._queue)
-        need = (queued + call.prompt_tokens + call.output_tokens) // size + 1 - engine.pool.free
+        need = (self._queued_kv + call.prompt_tokens + call.output_tokens) // size + 1 - engine.pool.free
         if need <= 0:
             return 0.0
         cost = engine.params.cost
