@@ -16,36 +16,31 @@ GLOBAL = ""
 
 
 class Tuning:
-    """`tune` holds for every cluster, `tune:{cluster}` for that one, and wins. A bad value leaves the one in force.
+    """`tune` holds for every cluster, `tune:{cluster}` for that one, and wins.
 
-    `refused` says why a value is not accepted, by `tune name` or `tune:{cluster} name`.
+    A bad value leaves the one in force; the controller says so.
     """
 
     def __init__(self, fleet: FleetView, gates: Gates) -> None:
         self._fleet, self._gates = fleet, gates
-        self.refused: dict[str, str] = {}
 
     def apply(self, tunes: Mapping[str, Mapping[str, str]]) -> None:
         """Put in force what was typed, by scope and name."""
-        refused: dict[str, str] = {}
         for name in self._fleet.names:
             picker, gate = self._fleet.cluster(name).picker, self._gates.of(name)
             picks, queues = pick.DEFAULT, flow.DEFAULT
             for scope in (GLOBAL, name):
                 fields = tunes.get(scope, {})
-                picks, bad_picks = pick.tuned(picks, fields, picker.settings)
-                queues, bad_queues = flow.tuned(queues, fields, gate.settings)
-                key = f"tune:{scope}" if scope else "tune"
-                refused |= {f"{key} {field}": why for field, why in (bad_picks | bad_queues).items()}
+                picks, _ = pick.tuned(picks, fields, picker.settings)
+                queues, _ = flow.tuned(queues, fields, gate.settings)
             if picks != picker.settings:
                 picker.tune(picks)
             if queues != gate.settings:
                 gate.tune(queues)
-        self.refused = refused
 
     async def follow(self, store: OperatorKeys, tick_seconds: float) -> None:
         """Read again and again until cancelled. Raises a StoreError when the store fails; what is in force stays."""
         names: Sequence[str] = self._fleet.names
         while True:
-            self.apply((await store.operator_keys(names, ())).tunes)
+            self.apply((await store.operator_keys(names, ())).good_tunes())
             await asyncio.sleep(tick_seconds)
