@@ -59,7 +59,7 @@ def _report(gate: Gate, now_ms: int) -> dict[str, Any]:
         by_band[band(priority)] = by_band.get(band(priority), 0) + count
         by_class[name] = by_class.get(name, 0) + count
     return {
-        "requests": len(gate.queue),
+        "waiting": len(gate.queue),
         "bytes": gate.queue.size_bytes,
         "oldest_ms": max(now_ms - one.arrived_ms for one in gate.queue),
         "drain_per_second": gate.queue.drain.per_second(now_ms),

@@ -16,6 +16,7 @@ from typing import Any, Final
 import structlog
 from grpc import StatusCode
 
+from ext_proc.flow.later import Later, Reply
 from ext_proc.health import EXTERNAL_PROCESSOR, Health
 from ext_proc.metrics import ExtProcMetrics
 from ext_proc.transport.grpc_calls import Call, Calls, NewMethod
@@ -218,16 +219,20 @@ class _Client(asyncio.Protocol):
 class _Process:
     """One ext_proc stream. Half-close and reset are both its normal end."""
 
-    __slots__ = ("_call", "_metrics", "_open", "_session")
+    __slots__ = ("_call", "_coming", "_metrics", "_open", "_session")
 
     def __init__(self, call: Call, session: ByteSession, metrics: ExtProcMetrics) -> None:
         self._call, self._session, self._metrics = call, session, metrics
         self._open = True
+        self._coming: asyncio.Future[bytes] | None = None
         metrics.open_streams += 1
 
     def message(self, data: bytes | memoryview) -> None:
+        if self._coming is not None:
+            self._fail("protocol", StatusCode.INVALID_ARGUMENT, "a message before the answer to the one before it")
+            return
         try:
-            answer = self._session.handle(data if isinstance(data, bytes) else bytes(data))
+            reply = self._session.handle(data if isinstance(data, bytes) else bytes(data))
         except ProtocolViolation as exc:
             log.warning("ext_proc stream aborted", error=str(exc))
             self._fail("protocol", StatusCode.INVALID_ARGUMENT, str(exc))
@@ -235,16 +240,39 @@ class _Process:
             log.exception("ext_proc stream crashed")
             self._fail("crash", StatusCode.INTERNAL, f"{type(exc).__name__} in ext_proc")
         else:
-            self._call.send(answer)
+            self._answer(reply)
 
     def half_closed(self) -> None:
         self._call.finish()
         self.gone()
 
     def gone(self) -> None:
+        if self._coming is not None:
+            self._coming.cancel()
         if self._open:
             self._open = False
             self._metrics.open_streams -= 1
+
+    def _answer(self, reply: Reply) -> None:
+        if isinstance(reply, Later):
+            self._call.send(reply.first)
+            self._coming = reply.answer
+            reply.answer.add_done_callback(self._came)
+        else:
+            self._call.send(reply)
+
+    def _came(self, answer: asyncio.Future[bytes]) -> None:
+        """The answer that was to come is there, unless the client left before."""
+        self._coming = None
+        if answer.cancelled():
+            return
+        fault = answer.exception()
+        if fault is None:
+            self._call.send(answer.result())
+        else:
+            log.error("ext_proc stream crashed", exc_info=fault)
+            self._fail("crash", StatusCode.INTERNAL, f"{type(fault).__name__} in ext_proc")
+        self._call.flush()
 
     def _fail(self, kind: str, status: StatusCode, why: str) -> None:
         self._metrics.failed(kind)

@@ -252,7 +252,7 @@ async def test_the_report_of_a_queue_says_who_waits() -> None:
     picker.now_ms += 40
     assert picker.gates.report(picker.now_ms) == {
         "phi-3": {
-            "requests": 2,
+            "waiting": 2,
             "bytes": 2 * len(body()),
             "oldest_ms": 40,
             "drain_per_second": None,
