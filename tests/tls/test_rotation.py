@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterator
 
-import httpx
 import pytest
 
 from tests.conftest import wait_until
 from tests.tls.authority import Authority, replace
-from tests.tls.world import NAME, World, stat
+from tests.tls.world import NAME, World, stat, text_at
 from tests.up.cluster import Load
 
 pytestmark = [pytest.mark.envoy, pytest.mark.redis]
@@ -35,7 +35,7 @@ def reloads(world: World, pair: str = "server") -> list[float]:
 
 def serials(world: World) -> set[int]:
     """Of the client certificates that Envoy holds."""
-    found = httpx.get(f"http://127.0.0.1:{world.admin}/certs").json()["certificates"]
+    found = json.loads(text_at(world.admin, "/certs"))["certificates"]
     return {int(chain["serial_number"], 16) for one in found for chain in one.get("cert_chain", [])}
 
 

@@ -71,7 +71,7 @@ class World:
 
     def metric(self, service: str, name: str) -> float:
         """A value of the service's metrics page, by name and labels as they are written there."""
-        page = httpx.get(f"http://127.0.0.1:{self.metrics[service]}/metrics").text
+        page = text_at(self.metrics[service], "/metrics")
         found = [line for line in page.splitlines() if line.startswith(f"{name} ")]
         return float(found[0].rpartition(" ")[2]) if found else 0.0
 
@@ -186,9 +186,17 @@ class World:
         (self.folder / "tidegate.json").write_text(json.dumps(config))
 
 
+def text_at(port: int, path: str) -> str:
+    """A page of the loopback. Raises OSError while nobody answers there."""
+    try:
+        return httpx.get(f"http://127.0.0.1:{port}{path}", timeout=10).text
+    except httpx.TransportError as exc:
+        raise OSError(str(exc)) from exc
+
+
 def stat(admin: int, name: str) -> int:
     """A counter or gauge of the Envoy at this admin port; 0 where it has none of that name."""
-    lines = httpx.get(f"http://127.0.0.1:{admin}/stats").text.splitlines()
+    lines = text_at(admin, "/stats").splitlines()
     return next((int(line.split(": ")[1]) for line in lines if line.startswith(f"{name}: ")), 0)
 
 
