@@ -20,8 +20,8 @@ ReplayOf = Callable[..., Replay]
 
 @pytest.fixture(scope="session")
 def conversation() -> Trace:
-    """300 requests whose prefixes repeat."""
-    return generate("conversation", 300)
+    """160 requests whose prefixes repeat."""
+    return generate("conversation", 160)
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from simulator.lab.trace import BLOCK_TOKENS
 
 @pytest.mark.parametrize("name", KINDS)
 def test_lengths_have_the_published_percentiles(name: str) -> None:
-    trace, figures = generate(name, 6000), KINDS[name]
+    trace, figures = generate(name, 4000), KINDS[name]
     for values, wanted in (
         ([r.prompt_tokens for r in trace.requests], figures.prompt),
         ([r.output_tokens for r in trace.requests], figures.output),
@@ -28,7 +28,7 @@ def test_lengths_have_the_published_percentiles(name: str) -> None:
 def test_an_infinite_cache_would_hold_the_published_part(name: str) -> None:
     seen: set[int] = set()
     reused = tokens = 0
-    for request in generate(name, 3000).requests:
+    for request in generate(name, 2000).requests:
         held = next((i for i, block in enumerate(request.blocks) if block not in seen), len(request.blocks))
         reused += min(request.prompt_tokens, held * BLOCK_TOKENS)
         tokens += request.prompt_tokens
@@ -40,14 +40,14 @@ def test_an_infinite_cache_would_hold_the_published_part(name: str) -> None:
 
 def test_equal_ids_mean_equal_whole_prefixes() -> None:
     before: dict[int, tuple[int, ...]] = {}
-    for request in generate("tools", 1500).requests:
+    for request in generate("tools", 600).requests:
         for index, block in enumerate(request.blocks):
             assert before.setdefault(block, request.blocks[:index]) == request.blocks[:index]
 
 
 @pytest.mark.parametrize("name", ["chat", "code"])
 def test_gaps_vary_as_published(name: str) -> None:
-    stamps = [r.at_seconds for r in generate(name, 12_000).requests]
+    stamps = [r.at_seconds for r in generate(name, 6000).requests]
     gaps = [later - earlier for earlier, later in itertools.pairwise(stamps)]
     assert 1 / mean(gaps) == pytest.approx(KINDS[name].rate, rel=0.5)
     assert stdev(gaps) / mean(gaps) == pytest.approx(KINDS[name].gap_cv, rel=0.35)
