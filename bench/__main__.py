@@ -29,6 +29,7 @@ from bench import (
 from bench.body import chat_body
 from bench.driver import measure
 from bench.load import Generator, generator
+from bench.overload import measure as overload
 from bench.rows import Row
 from bench.scenario import Scenario
 from bench.scenarios import SCENARIOS
@@ -53,6 +54,10 @@ APART: dict[str, tuple[str, Callable[[float], list[dict[str, Any]]]]] = {
         lambda seconds: xds_process.measure(2 * seconds),
     ),
     "fallback": ("ext_proc dies under traffic", lambda seconds: fallback.measure(round(3 * seconds))),
+    "overload": (
+        "three times what the engines can serve",
+        lambda seconds: overload.measure(15 * seconds),
+    ),
     "weight-shift": (
         "from redis-cli HSET to traffic on a real Envoy",
         lambda seconds: weight_shift.measure(round(15 * seconds)),

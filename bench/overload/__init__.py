@@ -3,9 +3,3 @@
 `load` sends the requests and writes down what became of each, `figures` says what that means, `world` starts a
 gateway with simulated engines, `measure` puts them together. `tests/flow` runs a short form of it.
 """
-
-from __future__ import annotations
-
-from bench.overload.measure import measure
-
-__all__ = ["measure"]
