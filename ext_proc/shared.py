@@ -95,13 +95,15 @@ class SharedPicks:
             self._some.clear()
         return batch
 
-    async def meet(self, met: Callable[[int], None]) -> None:
-        """Look how many others there are, and tell `met`."""
+    async def meet(self, met: Callable[[int, int], None]) -> None:
+        """Look who else is there; `met` hears of each change: how many others, and this one's place among all."""
+        known: list[str] = []
         while True:
             present = (await self._store.present()).get(SERVICE, {})
-            others = len(present.keys() - {self._instance})
-            self.alone = not others
-            met(others)
+            everybody = sorted(present.keys() | {self._instance})
+            if everybody != known:
+                known, self.alone = everybody, len(everybody) == 1
+                met(len(everybody) - 1, everybody.index(self._instance))
             await asyncio.sleep(MEET_SECONDS)
 
     async def follow(self, heard: Heard) -> None:

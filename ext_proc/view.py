@@ -214,10 +214,10 @@ class FleetView:
             if sample.cluster in self._clusters:
                 self._clusters[sample.cluster].sampled(sample, now_ms)
 
-    def shares_with(self, others: int) -> None:
-        """So many other processes pick beside this one."""
+    def shares_with(self, others: int, place: int) -> None:
+        """So many other processes pick beside this one, whose place among all is `place`, 0 to `others`."""
         for view in self._clusters.values():
-            view.picker.shares_with(others)
+            view.picker.shares_with(others, place)
 
     def sent_elsewhere(self, cluster: str, record: DispatchRecord, now_ms: int) -> None:
         """Another process dispatched a request."""

@@ -29,13 +29,13 @@ class Instance:
     def __init__(self, store: MemoryStore, name: str) -> None:
         self.shared, self.store, self.name = SharedPicks(store, name, lambda: NOW), store, name
         self.heard: list[tuple[str, DispatchRecord, int]] = []
-        self.others: list[int] = []
+        self.others: list[tuple[int, int]] = []
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         await self.store.beat(SERVICE, self.name, {}, ttl_ms=60_000)
         follow = self.shared.follow(lambda *one: self.heard.append(one))
-        tasks = [asyncio.create_task(task) for task in (self.shared.publish(), self.shared.meet(self.others.append), follow)]
+        tasks = [asyncio.create_task(task) for task in (self.shared.publish(), self.shared.meet(lambda *one: self.others.append(one)), follow)]
         try:
             await until(lambda: not self.shared.alone, what="company")
             yield
@@ -83,10 +83,10 @@ async def test_the_others_hear_of_a_dispatch_and_the_sender_does_not(store: Memo
 
 
 async def test_it_is_known_how_many_others_there_are(store: MemoryStore) -> None:
-    async with company(store, "abc") as (a, _, _):
-        await until(lambda: a.others[-1] == 2, what="two others")
+    async with company(store, "abc") as (a, _, c):
+        await until(lambda: (a.others[-1], c.others[-1]) == ((2, 0), (2, 2)), what="two others, and the places")
         await store.leave(SERVICE, "b")
-        await until(lambda: a.others[-1] == 1, what="one other")
+        await until(lambda: (a.others[-1], c.others[-1]) == ((1, 0), (1, 1)), what="one other")
 
 
 async def test_many_dispatches_are_few_messages_and_all_arrive_in_order(

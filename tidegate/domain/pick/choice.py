@@ -21,7 +21,7 @@ def best_two(situation: Situation, turns: Turns) -> tuple[Scored, ...]:
     totals = list(next(columns))
     for column in columns:
         totals = list(map(add, totals, column))
-    first = turns.least(totals, settings.equal_seconds)
+    first = turns.least(totals, settings.equal_seconds, situation.replicas)
     best = _scored(situation, first, totals[first], parts)
     if len(totals) == 1:
         return (best,)

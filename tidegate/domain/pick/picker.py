@@ -66,9 +66,13 @@ class ClusterPicker:
         """From the next pick on these hold; books stay."""
         self._settings = settings
 
-    def shares_with(self, others: int) -> None:
-        """So many other processes pick for the same cluster, and tell by `sent_elsewhere` what they did."""
+    def shares_with(self, others: int, place: int = 0) -> None:
+        """So many other processes pick for the same cluster, and tell by `sent_elsewhere` what they did.
+
+        `place`, 0 to `others`, is this one's among all.
+        """
         self._mirror.others = others
+        self._turns.begin(place / (others + 1))
 
     def joined(self, address: str, destination: str | None, priority: int = 0) -> None:
         """A replica, or what changed about it: the `ip:port` that Envoy knows it by, None while its name is unresolved.
