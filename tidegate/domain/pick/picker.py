@@ -192,8 +192,7 @@ class ClusterPicker:
             self._count(replica, entry, record.marks, record.ends, now_ms)
 
     def _count(self, replica: Replica, entry: Entry, marks: Sequence[int], ends: Sequence[int], now_ms: float) -> None:
-        replica.queued.add(entry, now_ms)
-        replica.free_kv -= entry.kv_tokens
+        replica.sent(entry, now_ms)
         self._index.put(replica.slot, marks, ends)
 
     def _fitting(self, usable: list[Replica], work: Work) -> tuple[list[Replica], list[float] | None]:

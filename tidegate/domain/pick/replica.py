@@ -11,7 +11,7 @@ from collections import OrderedDict
 from typing import Final
 
 from tidegate.domain.pick.hits import Hits
-from tidegate.domain.pick.queued import ARRIVAL_MS, Queued
+from tidegate.domain.pick.queued import ARRIVAL_MS, Entry, Queued
 from tidegate.domain.pick.settings import PickSettings
 from tidegate.domain.pick.speed import Speed, model_rate
 from tidegate.domain.sample import EndpointSample
@@ -20,6 +20,9 @@ FIRST_PROMPT_TOKENS: Final = 1_000.0
 """What a prompt of others costs until the engine's counters tell."""
 SOME_ADAPTERS: Final = 8
 """Adapters that a replica is taken to hold when it does not tell."""
+GROWTH: Final = 0.5
+"""The part of its answer that a running sequence has before it, on average."""
+OUTPUT_SHARE: Final = 0.1
 NEVER: Final = -math.inf
 
 
@@ -41,6 +44,7 @@ class Replica:
         "hits",
         "ms_per_token",
         "open",
+        "output_tokens",
         "priority",
         "prompt_tokens",
         "queued",
@@ -77,6 +81,7 @@ class Replica:
         self.running = 0
         self.context = 0.0
         self.prompt_tokens = FIRST_PROMPT_TOKENS
+        self.output_tokens = 0.0
         self.telling = False
         self.ms_per_token = 1 / self.queued.rate
         self.hits = Hits()
@@ -105,6 +110,13 @@ class Replica:
         while len(self.adapters) > most:
             self.adapters.popitem(last=False)
 
+    def sent(self, entry: Entry, now_ms: float) -> None:
+        """A dispatch: it is queued, and its answer says how long answers here are."""
+        self.queued.add(entry, now_ms)
+        self.free_kv -= entry.kv_tokens
+        output = max(0.0, entry.kv_tokens - entry.tokens) / max(1, entry.prompts)
+        self.output_tokens += OUTPUT_SHARE * (output - self.output_tokens) if self.output_tokens else output
+
     def sampled(self, sample: EndpointSample, now_ms: float, settings: PickSettings, ttl_ms: float) -> bool:
         """Take a sample in, at least as new as the last one. Whether the engine began anew since."""
         last, self.sample = self.sample, sample
@@ -124,12 +136,13 @@ class Replica:
         self.queued.drain(rate, now_ms)
 
     def reserve(self) -> None:
-        """Free KV tokens: what the engine says, less what it cannot have counted yet."""
+        """Free KV tokens: what the engine says, less what is queued and what running answers have yet to fill."""
         sample = self.sample
         if self.capacity is None or sample is None or sample.kv_used_ratio is None:
             self.free_kv = math.inf
         else:
-            self.free_kv = self.capacity * (1 - sample.kv_used_ratio) - self.queued.kv_tokens
+            coming = self.queued.kv_tokens + GROWTH * self.running * self.output_tokens
+            self.free_kv = self.capacity * (1 - sample.kv_used_ratio) - coming
 
     def _follow_life(
         self, last: EndpointSample | None, sample: EndpointSample, now_ms: float, settings: PickSettings
