@@ -1,12 +1,8 @@
-"""Of two servers of a kind one ends under load, and no request notices."""
+"""Of two xds servers the one that Envoy asks is killed under load, and no request notices."""
 
 from __future__ import annotations
 
 import asyncio
-import json
-import signal
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -18,17 +14,12 @@ import pytest
 
 from tests.conftest import EnvoyProcess, RedisServer, until
 from tests.soak.live import Live
-from tests.xds.conftest import Gateway, cluster, endpoint, engines, gateway
-from tidegate.domain.topology import LbPolicy
-from tidegate.store.ports import ClusterDecision
+from tests.xds.conftest import engines
 from tidegate.store.redis import RedisStore
-from xds_server.resources.clusters import ext_proc_cluster
 
-__all__ = ["engines", "gateway"]
+__all__ = ["engines"]
 
 pytestmark = [pytest.mark.envoy, pytest.mark.redis]
-
-PICKERS = ("127.0.0.1", "127.0.0.2")
 
 
 @asynccontextmanager
@@ -97,62 +88,3 @@ async def only(names: Counter[str], statuses: Counter[str], name: str) -> bool:
     names.clear()
     await go_on(statuses, 20)
     return set(names) == {name}
-
-
-@pytest.fixture
-async def pickers(
-    gateway: Gateway, own_redis: RedisServer, tmp_path: Path, engines: Any, monkeypatch: pytest.MonkeyPatch
-) -> AsyncIterator[list[subprocess.Popen[bytes]]]:
-    """Two processes of `tidegate ext-proc` on one port, as a DNS name with two addresses gives it."""
-
-    def both(desired: Any) -> Any:
-        message = ext_proc_cluster(desired)
-        [locality] = message.load_assignment.endpoints
-        locality.lb_endpoints.add().CopyFrom(locality.lb_endpoints[0])
-        locality.lb_endpoints[1].endpoint.address.socket_address.address = PICKERS[1]
-        return message
-
-    monkeypatch.setattr("xds_server.resources.ext_proc_cluster", both)
-    await gateway.processor.stop()
-    [engine] = await engines(1)
-    file, place = tmp_path / "tidegate.yaml", {"address": engine.address}
-    file.write_text(json.dumps({"clusters": [{"name": "chat", "models": ["chat"], "endpoints": [place]}]}))
-    store = RedisStore(own_redis.url, timeout_seconds=10)
-    await store.write_decisions([ClusterDecision("chat", {engine.address: 500}, {})], {}, [])
-    await store.close()
-    command = [sys.executable, "-m", "tidegate.cli.main", "ext-proc", "--config", str(file)]
-    command += ["--redis-url", own_redis.url, "--listen"]
-    started = []
-    for ip in PICKERS:
-        with (tmp_path / f"{ip}.log").open("wb") as log:
-            started.append(subprocess.Popen([*command, f"{ip}:{gateway.processor.port}"], stdout=log, stderr=log))
-    yield started
-    for process in started:
-        process.kill()
-        process.wait()
-
-
-async def test_an_ext_proc_that_is_restarted_as_planned_costs_no_request(
-    gateway: Gateway, pickers: list[subprocess.Popen[bytes]], engines: Any
-) -> None:
-    [engine] = await engines(0)  # the one that is there
-    await gateway.serve(cluster("chat", endpoint(engine, 1), lb=LbPolicy.PICK))
-
-    async def served() -> bool:
-        return (await gateway.post({"model": "chat"})).status_code == 200 and all(await picked(gateway))
-
-    await until(served, deadline_seconds=60, what="both ext_procs being asked")
-    async with asked(f"http://127.0.0.1:{gateway.port}/v1/chat/completions", {"model": "chat"}) as (statuses, _):
-        await go_on(statuses)
-        pickers[1].send_signal(signal.SIGTERM)
-        await until(lambda: pickers[1].poll() is not None, what="the ext_proc ending")
-        await go_on(statuses, 100)
-    assert set(statuses) == {"200"}
-    assert pickers[1].returncode == 0
-
-
-async def picked(gateway: Gateway) -> list[int]:
-    """How many requests each ext_proc had from Envoy."""
-    said = (await gateway.admin("/clusters?format=json")).json()
-    [hosts] = [one["host_statuses"] for one in said["cluster_statuses"] if one["name"] == "tidegate_ext_proc"]
-    return [int(stat.get("value", 0)) for host in hosts for stat in host["stats"] if stat["name"] == "rq_success"]
