@@ -87,19 +87,19 @@ class ClusterView:
         """Names of models that its replicas list, adapters among them."""
         return self._listing
 
-    def pick(self, work: Work, now_ms: int, *, hold_seconds: float | None = None) -> Pick:
+    def pick(self, work: Work, now_ms: int, *, hold_seconds: float | None = None, spare_ratio: float = 0.0) -> Pick:
         """Where the request goes, counted as dispatched to the first that is named.
 
         Replicas that list `work.adapter` are preferred: others are chosen where none of those can be. UNKNOWN, so that
         Envoy's weights decide, also in `weighted` clusters and where no replica is known because the store has not
-        answered yet. `hold_seconds` is the picker's.
+        answered yet. `hold_seconds` and `spare_ratio` are the picker's.
         """
         if self.cluster.lb is not LbPolicy.PICK:
             return Pick(Verdict.CLOSED) if self._all_closed(now_ms) else EASED
         if not self._replicas:
             return Pick(Verdict.CLOSED) if self._told else EASED
         having = self._listing.get(work.adapter) if work.adapter is not None else None
-        pick = self.picker.pick(work, now_ms, hold_seconds=hold_seconds, among=having)
+        pick = self.picker.pick(work, now_ms, hold_seconds=hold_seconds, among=having, spare_ratio=spare_ratio)
         if pick.chosen:
             handle = self.picker.sent(pick.chosen[0].address, work, now_ms)
             record = self.picker.dispatch_record(handle) if self._tell is not None else None

@@ -23,6 +23,7 @@ class Kind:
     name: str
     per_second: float
     headers: Mapping[str, str] = field(default_factory=dict)
+    prompt_chars: int = 1200
     hang_up_ratio: float = 0.0
     patience_seconds: float = 0.5
 
@@ -40,14 +41,14 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What a request asks for: characters of a prompt that no other one shares, and tokens."""
+    """What a request asks for."""
 
     model: str = "m"
-    prompt_chars: int = 1200
     output_tokens: int = 64
 
-    def body(self, dice: random.Random) -> bytes:
-        text = "".join(dice.choices("abcdefghijklmnopqrstuvwxyz ", k=self.prompt_chars))
+    def body(self, dice: random.Random, prompt_chars: int) -> bytes:
+        """A prompt that no other request shares."""
+        text = "".join(dice.choices("abcdefghijklmnopqrstuvwxyz ", k=prompt_chars))
         message = {"role": "user", "content": text}
         return json.dumps(
             {"model": self.model, "messages": [message], "max_tokens": self.output_tokens, "stream": True}
@@ -65,12 +66,12 @@ async def send_all(url: str, kinds: Sequence[Kind], shape: Shape, seconds: float
 async def saturate(url: str, shape: Shape, clients: int, seconds: float) -> float:
     """Answers a second to so many clients, each with one request under way; the first third does not count."""
     end, counted_from = time.monotonic() + seconds, time.monotonic() + seconds / 3
-    limits = aiohttp.ClientTimeout(total=180)
+    limits, kind = aiohttp.ClientTimeout(total=180), Kind(name="all", per_second=0.0)
 
     async def client_of(number: int, client: aiohttp.ClientSession) -> int:
         dice, served = random.Random(number), 0
         while time.monotonic() < end:
-            outcome = await _one(client, url, Kind(name="all", per_second=0.0), shape.body(dice), None)
+            outcome = await _one(client, url, kind, shape.body(dice, kind.prompt_chars), None)
             served += counted_from <= outcome.ended_at <= end and outcome.status == "200"
         return served
 
@@ -87,7 +88,7 @@ async def _stream(
     while (at := at + dice.expovariate(kind.per_second)) < seconds:
         await asyncio.sleep(began + at - time.monotonic())
         patience = kind.patience_seconds if dice.random() < kind.hang_up_ratio else None
-        tasks.append(asyncio.create_task(_one(client, url, kind, shape.body(dice), patience)))
+        tasks.append(asyncio.create_task(_one(client, url, kind, shape.body(dice, kind.prompt_chars), patience)))
     return list(await asyncio.gather(*tasks))
 
 

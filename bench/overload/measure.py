@@ -23,6 +23,7 @@ KV_BLOCKS: Final = 256
 TIMES: Final = 3.0
 URGENT_RATIO: Final = 0.1
 """Urgent requests, as a part of what the engines can serve."""
+URGENT_CHARS: Final = 6000
 HANG_UP_RATIO: Final = 0.05
 EMPTY_SECONDS: Final = 60.0
 MIB: Final = 1 << 20
@@ -46,7 +47,12 @@ def kinds(capacity: float) -> list[Kind]:
 
 def urgent(capacity: float) -> Kind:
     """Requests of high priority."""
-    return Kind(name="urgent", per_second=URGENT_RATIO * capacity, headers={"x-tidegate-priority": "high"})
+    return Kind(
+        name="urgent",
+        per_second=URGENT_RATIO * capacity,
+        headers={"x-tidegate-priority": "high"},
+        prompt_chars=URGENT_CHARS,
+    )
 
 
 async def _measured(one: World, seconds: float) -> list[dict[str, Any]]:
@@ -61,7 +67,8 @@ async def _measured(one: World, seconds: float) -> list[dict[str, Any]]:
     outcomes = await sending
     emptied = await _emptied(one)
     steady = share(outcomes, "gold", ("gold", "silver"), began + seconds / 4, began + seconds)
-    return _rows(capacity, alone, outcomes, steady, depth, (memory - before) / MIB, emptied)
+    eased = one.metrics()['tidegate_queue_outcomes_total{cluster="c",outcome="eased"}']
+    return _rows(capacity, alone, outcomes, steady, depth, (memory - before) / MIB, emptied, eased)
 
 
 async def _watched(one: World, until: float) -> tuple[float, int]:
@@ -90,6 +97,7 @@ def _rows(
     depth: float,
     grown_mib: float,
     left: float,
+    eased: float,
 ) -> list[dict[str, Any]]:
     loaded, unloaded = ttfts(outcomes, "urgent"), ttfts(alone, "urgent")
     refused = sum(one.status == "429" for one in outcomes)
@@ -102,6 +110,7 @@ def _rows(
         _row("urgent, TTFT p90 over unloaded", ratio(loaded, unloaded, 0.9), "times", 1.5),
         _row("urgent refused", sum(one.kind == "urgent" and one.status != "200" for one in outcomes), "", 0.0),
         _row("share of the class of weight 3 to 1, off 0.75", abs(gold - 0.75) / 0.75, "", 0.1),
+        _row("let through to Envoy's weights", eased, "requests", 0.0),
         _row("longest queue", depth, "requests", None),
         _row("memory of ext_proc, more than before", grown_mib, "MiB", 64.0),
         _row("refused with 429", refused, "requests", None),

@@ -65,7 +65,7 @@ def world(folder: Path, engines: int, kv_blocks: int) -> Iterator[World]:
 
 def _engine(stack: contextlib.ExitStack, folder: Path, number: int, kv_blocks: int) -> str:
     port, log = free_port(), folder / f"engine-{number}.log"
-    sizes = ("--kv-blocks", str(kv_blocks), "--max-model-len", "1024", "--seed", str(number))
+    sizes = ("--kv-blocks", str(kv_blocks), "--max-model-len", "2048", "--seed", str(number))
     process = processes.start([*TIDEGATE, "engine-sim", "--port", str(port), "--model", MODEL, *sizes], log)
     stack.callback(processes.stop, process)
     processes.wait_for(lambda: accepts(port), process, log)

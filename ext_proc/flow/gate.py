@@ -31,6 +31,8 @@ from tidegate.domain.refusal import Reason, Refusal
 MARGIN_MS: Final = 5_000
 """What Envoy waits beyond a request's deadline: the answer has to arrive before."""
 NEVER_HOLD: Final = 0.0
+URGENT_MS: Final = 60_000
+"""How long after an urgent request others leave room for the next one."""
 LOOK_MS: Final = 25
 """An arrival that meets others who wait sees to it that somebody looked for room so lately."""
 
@@ -46,6 +48,7 @@ class Gate:
         self._clock, self._awake = clock, awake
         self._stopping = False
         self._looked_ms = 0
+        self._urgent_ms = -URGENT_MS
 
     @property
     def settings(self) -> FlowSettings:
@@ -66,6 +69,8 @@ class Gate:
         now_ms = self._clock()
         arrival.arrived_ms = now_ms
         arrival.deadline_ms = now_ms + self.settings.timeout_ms
+        if arrival.priority < 0:
+            self._urgent_ms = now_ms
         if now_ms - self._looked_ms >= LOOK_MS:
             self.changed()
         if self._stopping:
@@ -101,8 +106,8 @@ class Gate:
         """Place the arrival if there is room. True: it needs no place in the queue any more."""
         if arrival.gone:
             return True
-        hold = NEVER_HOLD if arrival.priority < 0 else None
-        pick = self.view.pick(arrival.work, now_ms, hold_seconds=hold)
+        hold, spare = self._left_free(arrival, now_ms)
+        pick = self.view.pick(arrival.work, now_ms, hold_seconds=hold, spare_ratio=spare)
         if pick.verdict is Verdict.FULL:
             return False
         if pick.verdict is Verdict.CLOSED:
@@ -113,6 +118,18 @@ class Gate:
         self.counts.left(arrival, outcome, now_ms)
         arrival.settle(Placed(pick, max(0, now_ms - arrival.arrived_ms)))
         return True
+
+    def _left_free(self, arrival: Arrival, now_ms: int) -> tuple[float | None, float]:
+        """From which wait on the arrival is held, and which part of a replica it leaves free.
+
+        The urgent are not held. While such come, the others leave them some room: who uses no priorities loses nothing.
+        """
+        if arrival.priority < 0:
+            return NEVER_HOLD, 0.0
+        if now_ms - self._urgent_ms > URGENT_MS:
+            return None, 0.0
+        hold = self.view.picker.settings.hold_seconds or self.settings.urgent_hold_seconds
+        return hold, self.settings.urgent_spare_ratio
 
     def _enqueue(self, arrival: Arrival, now_ms: int) -> None:
         offer = self.queue.offer(arrival)

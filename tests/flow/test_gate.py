@@ -266,3 +266,16 @@ async def test_a_weighted_cluster_never_queues() -> None:
     picker = Picker()
     picker.view.sampled([sample("10.0.1.1:8000", cluster="qwen", kv_used_ratio=1.0, kv_capacity_tokens=1)], 0)
     assert picker.ask("qwen2.5-72b").destinations == []
+
+
+async def test_while_urgent_requests_come_others_leave_them_room() -> None:
+    picker = Picker(topology(1))
+    crowd(picker, 0.92)
+    assert not isinstance(picker.reply(body()), Later)
+    assert not isinstance(picker.reply(body(), **{PRIORITY: "high"}), Later)
+    crowd(picker, 0.92)
+    assert isinstance(picker.reply(body()), Later)
+    assert not isinstance(picker.reply(body(), **{PRIORITY: "high"}), Later)
+    picker.now_ms += 60_000
+    crowd(picker, 0.92)
+    assert not isinstance(picker.reply(body()), Later)

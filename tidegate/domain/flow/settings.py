@@ -31,6 +31,8 @@ class FlowSettings:
     timeout_ms: int = 30_000
     look_ahead: int = 8
     most_passed: int = 64
+    urgent_spare_ratio: float = 0.1
+    urgent_hold_seconds: float = 0.05
     batch_window_ms: int = 0
     batch_max_requests: int = 32
     batch_max_prefill_tokens: int = 65_536
@@ -45,6 +47,8 @@ _FIELDS: Final = {
     "queue.timeout_ms": "timeout_ms",
     "queue.look_ahead": "look_ahead",
     "queue.most_passed": "most_passed",
+    "queue.urgent_spare_ratio": "urgent_spare_ratio",
+    "queue.urgent_hold_seconds": "urgent_hold_seconds",
     "batch.window_ms": "batch_window_ms",
     "batch.max_requests": "batch_max_requests",
     "batch.max_prefill_tokens": "batch_max_prefill_tokens",
@@ -62,6 +66,20 @@ TUNABLES: Final = (
     _whole("queue.timeout_ms", "how long a request waits before it is 429", LONGEST_WAIT_MS, unit="ms"),
     _whole("queue.look_ahead", "requests behind one that finds no room that are tried in its place", 256),
     _whole("queue.most_passed", "requests that pass such a one; from then on those behind it wait too", 1e6),
+    Tunable(
+        name="queue.urgent_spare_ratio",
+        default=DEFAULT.urgent_spare_ratio,
+        most=0.9,
+        doc="part of each replica's KV cache that others leave to urgent requests, while such come",
+    ),
+    Tunable(
+        name="queue.urgent_hold_seconds",
+        default=DEFAULT.urgent_hold_seconds,
+        unit="s",
+        most=600.0,
+        doc="expected wait at every replica from which on others wait in the gateway, while urgent requests come; "
+        "0: as `pick.hold_seconds` says",
+    ),
     _whole("batch.window_ms", "how long arrivals are held to be placed together; 0: not at all", 1000, unit="ms"),
     _whole("batch.max_requests", "arrivals that close the window early", 4096, least=1),
     _whole("batch.max_prefill_tokens", "tokens of their prompts that close the window early", 1e9, least=1),

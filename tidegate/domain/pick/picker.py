@@ -123,17 +123,19 @@ class ClusterPicker:
         *,
         hold_seconds: float | None = None,
         among: Collection[str] | None = None,
+        spare_ratio: float = 0.0,
     ) -> Pick:
         """Up to two replicas for the request, best first, or why there are none.
 
         `hold_seconds` (None: the setting) answers FULL also where every replica that fits would make it wait longer.
-        `among` are addresses: while any of those serves, no other is chosen.
+        `among` are addresses: while any of those serves, no other is chosen. `spare_ratio` (0…1) is the part of each
+        replica's KV cache that has to stay free beside the request.
         """
         self._mirror.expire(now_ms)
         usable = self._fleet.usable(now_ms, among)
         if not usable:
             return Pick(Verdict.CLOSED if self._fleet.closed(now_ms) else Verdict.UNKNOWN)
-        fitting, rooms = self._fitting(usable, work)
+        fitting, rooms = self._fitting(usable, work, spare_ratio)
         if not fitting:
             return Pick(Verdict.FULL)
         situation = self._situation(work, fitting, rooms, now_ms)
@@ -195,10 +197,12 @@ class ClusterPicker:
         replica.sent(entry, now_ms)
         self._index.put(replica.slot, marks, ends)
 
-    def _fitting(self, usable: list[Replica], work: Work) -> tuple[list[Replica], list[float] | None]:
+    def _fitting(
+        self, usable: list[Replica], work: Work, spare_ratio: float
+    ) -> tuple[list[Replica], list[float] | None]:
         """Those that have room or soon will, of the lowest priority; none where nobody has. Seconds until they do."""
         demand = demand_tokens(work, self._fleet.block)
-        rooms = self._stay.rooms(usable, demand, self._settings)
+        rooms = self._stay.rooms(usable, demand, self._settings, spare_ratio)
         if rooms is None:
             return self._fleet.first_level(usable, None)
         if min(rooms) > 0:

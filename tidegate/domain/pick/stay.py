@@ -57,12 +57,19 @@ class Stay:
         """A request that was prefilled ended after so long."""
         self._told_ms = stay_ms if self._told_ms is None else self._told_ms + TOLD_SHARE * (stay_ms - self._told_ms)
 
-    def rooms(self, replicas: Sequence[Replica], demand: float, settings: PickSettings) -> list[float] | None:
+    def rooms(
+        self, replicas: Sequence[Replica], demand: float, settings: PickSettings, spare_ratio: float = 0.0
+    ) -> list[float] | None:
         """Seconds until each replica has room for `demand` × the safety factor; None when all have it.
+
+        `spare_ratio` of its capacity has to stay free beside.
 
         Infinite where it will not: the demand exceeds the capacity, or nothing is known to end.
         """
         need = demand * settings.fit_safety
+        if spare_ratio:
+            needs = [need + spare_ratio * (replica.capacity or 0) for replica in replicas]
+            return [self._room(one, demand, wants) for one, wants in zip(replicas, needs, strict=True)]
         if min([replica.free_kv for replica in replicas]) >= need:
             return None
         return [0.0 if replica.free_kv >= need else self._room(replica, demand, need) for replica in replicas]

@@ -1,0 +1,107 @@
+"""Requests that wait, through a real Envoy: longer than its own timeout, until room, a deadline or a hang-up."""
+
+from __future__ import annotations
+
+import asyncio
+
+import aiohttp
+import pytest
+
+from tests.conftest import until
+from tests.flow.world import Told, World, session
+
+pytestmark = [pytest.mark.envoy, pytest.mark.redis]
+
+Tasks = list[asyncio.Task[Told]]
+
+
+def send(world: World, client: aiohttp.ClientSession, count: int, **more: str) -> Tasks:
+    """Requests of 700 tokens of output, each for about nine seconds; two fill an engine."""
+    return [asyncio.create_task(world.ask(client, tokens=700, headers=more)) for _ in range(count)]
+
+
+async def crowd(world: World, client: aiohttp.ClientSession) -> Tasks:
+    """More than both engines can hold: some wait."""
+    tasks = send(world, client, 12, **{"x-tidegate-explain": "1"})
+    await until(lambda: world.waiting() >= 1, what="a request waits")
+    return tasks
+
+
+def waited(told: Told) -> float:
+    return float(told.headers["x-tidegate-explain"].rpartition("waited=")[2])
+
+
+async def test_a_request_waits_past_envoys_own_timeout_and_is_served(world: World) -> None:
+    async with session() as client:
+        told = await asyncio.gather(*await crowd(world, client))
+    assert {one.status for one in told} == {200}
+    assert max(map(waited, told)) > 5
+
+
+async def test_at_the_deadline_it_is_429_and_who_hangs_up_frees_its_place(world: World) -> None:
+    world.tune(queue__timeout_ms=2000)
+    await until(lambda: "2000" in world.up.redis("HGETALL", "tidegate:tune"))
+    gone = world.outcome("gone")
+    async with session() as client:
+        running = await crowd(world, client)
+        late = send(world, client, 2)
+        told = await asyncio.gather(*late)
+        assert [one.status for one in told] == [429, 429]
+        assert all(int(one.headers["retry-after"]) >= 1 for one in told)
+        assert {one.headers["x-tidegate-reason"] for one in told} == {"queue-timeout"}
+        leaving = send(world, client, 3)
+        await until(lambda: world.waiting() >= 3, what="three wait")
+        for task in leaving:
+            task.cancel()
+        await until(lambda: world.waiting() == 0, deadline_seconds=1.9, what="their places are free")
+        assert world.outcome("gone") - gone >= 3
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, *leaving, return_exceptions=True)
+
+
+async def test_status_tells_who_waits(world: World) -> None:
+    async with session() as client:
+        running = await crowd(world, client)
+        report = await asyncio.to_thread(world.up.report)
+        await until(lambda: world.up.report()["queues"].get("c", {}).get("waiting", 0) >= 1, what=str(report["queues"]))
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+
+
+async def test_priority_passes_those_who_wait_and_engines_never_see_the_header(world: World) -> None:
+    world.tune(queue__max_requests=1)
+    async with session() as client:
+        running = await crowd(world, client)
+        urgent = await world.ask(client, headers={"x-tidegate-priority": "high", "x-tidegate-explain": "1"})
+        assert urgent.status == 200
+        for task in running:
+            task.cancel()
+        told = await asyncio.gather(*running, return_exceptions=True)
+        assert any(isinstance(one, Told) and one.status == 429 for one in told)
+    names = {name.lower() for index in range(2) for one in world.received(index) for name, _ in one["headers"]}
+    assert not {name for name in names if name.startswith(("x-tidegate", "tidegate-"))}
+    assert "x-request-id" in names
+
+
+async def test_a_replica_that_hangs_loses_traffic_at_once(world: World) -> None:
+    async with session() as client:
+        for _ in range(4):
+            await world.ask(client)
+        hung = world.engines[0]
+        world.fault(0, "hang")
+        holding = [asyncio.create_task(world.ask(client)) for _ in range(6)]
+
+        async def avoided() -> bool:
+            answers = [asyncio.create_task(world.ask(client)) for _ in range(6)]
+            done, pending = await asyncio.wait(answers, timeout=1)
+            for task in pending:
+                task.cancel()
+            await asyncio.gather(*pending, return_exceptions=True)
+            return not pending and all(one.result().headers["x-tidegate-endpoint"] != hung for one in done)
+
+        await until(avoided, deadline_seconds=8, what="the hung replica gets nothing")
+        for task in holding:
+            task.cancel()
+        await asyncio.gather(*holding, return_exceptions=True)

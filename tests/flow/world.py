@@ -1,0 +1,117 @@
+"""A gateway as `tidegate up` runs it, in front of two small simulated engines."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import httpx
+
+from tests.conftest import take_free_port, wait_until
+from tests.up.cluster import Up, start_up, stop_up
+from tests.up.engines import Engines
+
+MODEL = "m"
+CLASSES = [
+    {"name": "gold", "match": {"header": {"x-tier": "gold"}}, "weight": 3},
+    {"name": "silver", "match": {"header": {"x-tier": "silver"}}, "weight": 1},
+]
+
+
+@dataclass(frozen=True)
+class Told:
+    """One answer: its status, headers, and the seconds to its first byte."""
+
+    status: int
+    headers: dict[str, str]
+    first_byte_seconds: float
+
+
+@dataclass
+class World:
+    """`engines` are the addresses of the simulated engines."""
+
+    up: Up
+    engines: list[str]
+
+    def tune(self, **fields: Any) -> None:
+        """HSET tidegate:tune; names with `_` for `.`, once."""
+        for name, value in fields.items():
+            self.up.redis("HSET", "tidegate:tune", name.replace("__", "."), str(value))
+
+    def forget_tunes(self) -> None:
+        self.up.redis("DEL", "tidegate:tune")
+
+    def fault(self, index: int, kind: str) -> None:
+        httpx.post(f"http://{self.engines[index]}/sim/fault", json={"fault": kind}).raise_for_status()
+
+    def received(self, index: int) -> list[dict[str, Any]]:
+        return list(httpx.get(f"http://{self.engines[index]}/sim/requests?last=256").json())
+
+    def metric(self, name: str, **labels: str) -> float:
+        """A value of ext_proc's page; 0 where it is not there yet."""
+        wanted = name + "{" + ",".join(f'{key}="{value}"' for key, value in labels.items()) + "} "
+        lines = httpx.get(self.up.ready["metrics"]["ext_proc"]).text.splitlines()
+        return float(next((line.removeprefix(wanted) for line in lines if line.startswith(wanted)), "0"))
+
+    def waiting(self) -> float:
+        lines = httpx.get(self.up.ready["metrics"]["ext_proc"]).text.splitlines()
+        return sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith("tidegate_queue_requests{"))
+
+    def outcome(self, outcome: str) -> float:
+        return self.metric("tidegate_queue_outcomes_total", cluster="c", outcome=outcome)
+
+    async def ask(
+        self, client: aiohttp.ClientSession, *, text: str = "hello", tokens: int = 4, headers: Any = None
+    ) -> Told:
+        """One streamed chat, read to its end."""
+        body = {"model": MODEL, "messages": [{"role": "user", "content": text}], "max_tokens": tokens, "stream": True}
+        began = time.monotonic()
+        async with client.post(
+            f"{self.up.gateway}/v1/chat/completions",
+            data=json.dumps(body),
+            headers={"content-type": "application/json", **(headers or {})},
+        ) as got:
+            await got.content.readany()
+            first = time.monotonic() - began
+            await got.read()
+            return Told(got.status, {k.lower(): v for k, v in got.headers.items()}, first)
+
+
+def session() -> aiohttp.ClientSession:
+    """A client without limits of its own."""
+    return aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(limit=0), timeout=aiohttp.ClientTimeout(total=120), read_bufsize=1 << 16
+    )
+
+
+def start_world(folder: Path, engines: Engines) -> World:
+    """Start the engines, of 2,032 KV tokens each, and the gateway, and wait until both engines serve."""
+    addresses = [f"127.0.0.1:{take_free_port()}" for _ in range(2)]
+    for address in addresses:
+        sizes = ("--kv-blocks", "128", "--max-model-len", "1024")
+        engines.start(address, "--record-requests", "--model", MODEL, *sizes)
+    config = {
+        "gateway": {"listen": "127.0.0.1:0", "expose_routing": True, "explain": True},
+        "redis": {"url": f"redis://127.0.0.1:{take_free_port()}/0"},
+        "clusters": [{"name": "c", "models": [MODEL], "endpoints": [{"address": one} for one in addresses]}],
+        "classes": CLASSES,
+    }
+    world = World(start_up(folder, config=config), addresses)
+
+    async def both_serve() -> bool:
+        async with session() as client:
+            told = await world.ask(client, headers={"x-tidegate-explain": "1"})
+            return told.status == 200 and told.headers.get("x-tidegate-explain", "").count("cost=") == 2
+
+    try:
+        wait_until(lambda: asyncio.run(both_serve()), deadline_seconds=60, what="both engines serve")
+    except AssertionError:
+        stop_up(world.up)
+        raise
+    return world
