@@ -21,6 +21,7 @@ from bench import (
     fallback,
     page_parse,
     parse_cost,
+    picks_shared,
     report,
     weight_shift,
     xds_process,
@@ -52,6 +53,10 @@ APART: dict[str, tuple[str, Callable[[float], list[dict[str, Any]]]]] = {
     "xds-process": (
         "`tidegate xds` with its controller at 1,000 endpoints",
         lambda seconds: xds_process.measure(2 * seconds),
+    ),
+    "picks-shared": (
+        "two ext_procs that tell one another their dispatches",
+        lambda seconds: picks_shared.measure(2 * seconds),
     ),
     "fallback": ("ext_proc dies under traffic", lambda seconds: fallback.measure(round(3 * seconds))),
     "overload": (
