@@ -13,10 +13,12 @@ WINDOW_MS: Final = 60_000.0
 LOOK_MS: Final = 1_000.0
 ENOUGH_TOKENS: Final = 50_000.0
 """Prompt tokens sent lately from which on an expectation says anything."""
-BELOW: Final = 0.05
-"""How far below the expected hit ratio the measured one may lie."""
-LESS: Final = 0.97
-MORE: Final = 1.02
+BELOW: Final = 0.6
+"""The part of the expected hit ratio below which the measured one disagrees. What waits in a queue, and prompts whose
+tokens are estimates, keep the two apart by a quarter even where the index is right."""
+SLACK: Final = 0.02
+LESS: Final = 0.98
+MORE: Final = 1.01
 LEAST_PART: Final = 0.02
 
 
@@ -43,9 +45,8 @@ class Hits:
         if measured is None or now_ms - self._looked_ms < LOOK_MS or self._tokens < ENOUGH_TOKENS:
             return self.part
         self._looked_ms = now_ms
-        missing = self._cached / self._tokens - measured
-        if missing > BELOW:
+        if measured < BELOW * self._cached / self._tokens - SLACK:
             self.part = max(LEAST_PART, self.part * LESS)
-        elif missing < BELOW / 2:
+        else:
             self.part = min(1.0, self.part * MORE)
         return self.part
