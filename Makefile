@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check -q
 ARGS ?=
 
-.PHONY: up setup test check format bench fuzz soak test-vllm docs lock clean
+.PHONY: up setup test check format bench fuzz lab soak test-vllm docs lock clean
 
 up: setup  ## run the local cluster until Ctrl-C; ARGS=--once for one request to each cluster
 	@exec $(BIN)/tidegate up $(ARGS)
@@ -41,6 +41,9 @@ test: check  ## check, then every test that needs no GPU and no gigabytes
 
 test-vllm: setup  ## tests against a real vLLM on the CPU (3.5 GB the first time)
 	@$(BIN)/pytest -q -m vllm tests/vllm $(ARGS)
+
+lab: setup  ## compare policies on generated traffic; ARGS="--load 0.75 --plot lab.png"
+	@$(BIN)/tidegate lab --trace synthetic:conversation $(ARGS)
 
 soak: setup  ## minutes of random change under traffic, on a real Envoy
 	@$(BIN)/pytest -q -m soak tests/soak $(ARGS)

@@ -18,7 +18,7 @@ from simulator.lab.call import Call
 from simulator.lab.policy import Plain, Setting
 from simulator.lab.replica import Replica
 
-INTERFERENCE: Final = 0.0
+INTERFERENCE: Final = 0.05
 PRICE: Final = 3.0
 
 
