@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import random
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -67,13 +68,14 @@ class World:
         return self.metric("tidegate_queue_outcomes_total", cluster="c", outcome=outcome)
 
     async def ask(
-        self, client: aiohttp.ClientSession, *, text: str = "hello", tokens: int = 4, headers: Any = None
+        self, client: aiohttp.ClientSession, *, prompt_tokens: int = 8, tokens: int = 4, headers: Any = None
     ) -> Told:
-        """One streamed chat, read to its end."""
-        body = {"model": MODEL, "messages": [{"role": "user", "content": text}], "max_tokens": tokens, "stream": True}
+        """One streamed completion of a prompt that no other request shares, read to its end."""
+        ids = random.choices(range(30_000), k=prompt_tokens)
+        body = {"model": MODEL, "prompt": ids, "max_tokens": tokens, "stream": True}
         began = time.monotonic()
         async with client.post(
-            f"{self.up.gateway}/v1/chat/completions",
+            f"{self.up.gateway}/v1/completions",
             data=json.dumps(body),
             headers={"content-type": "application/json", **(headers or {})},
         ) as got:
