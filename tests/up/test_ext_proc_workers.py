@@ -1,0 +1,73 @@
+"""`tidegate up --ext-proc-workers 4`: Envoy spreads over the workers, and they do not herd."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.conftest import wait_until
+from tests.up.cluster import Up, start_up, stop_up
+
+pytestmark = [pytest.mark.envoy, pytest.mark.redis]
+
+REPLICAS, REQUESTS = 8, 64
+
+
+@pytest.fixture(scope="module", params=[1, 4], ids="{} processes".format)
+def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Up, int]]:
+    up = start_up(
+        tmp_path_factory.mktemp("workers"), "--ext-proc-workers", str(request.param), "--replicas", str(REPLICAS)
+    )
+    try:
+        wait_until(
+            lambda: acquainted(up, request.param), deadline_seconds=40, what="the workers knowing of one another"
+        )
+        yield up, request.param
+    finally:
+        stop_up(up)
+
+
+def acquainted(up: Up, workers: int) -> bool:
+    """Whether each worker has beaten for a while: the others look twice a second."""
+    present = up.report()["services"].get("ext_proc", [])
+    return len(present) == workers and dispatched(up) is not None
+
+
+def dispatched(up: Up) -> Counter[str]:
+    """Requests decided, by worker."""
+    page = httpx.get(up.ready["metrics"]["ext_proc"], timeout=10).text
+    series = r'^tidegate_ext_proc_decision_seconds_count(?:\{worker="(\d+)"\})? (\S+)$'
+    return Counter({worker or "1": int(float(count)) for worker, count in re.findall(series, page, re.MULTILINE)})
+
+
+async def burst(up: Up) -> Counter[str]:
+    """REQUESTS at once, each of another prompt and over a connection of its own: requests by replica."""
+    limits = httpx.Limits(max_connections=REQUESTS)
+    async with httpx.AsyncClient(limits=limits, timeout=90) as client:
+        answers = await asyncio.gather(
+            *(client.post(f"{up.gateway}/v1/chat/completions", json=chat(n)) for n in range(REQUESTS))
+        )
+    assert {answer.status_code for answer in answers} == {200}
+    return Counter(answer.headers["x-tidegate-endpoint"] for answer in answers)
+
+
+def chat(number: int) -> dict[str, Any]:
+    """A prompt of 300 tokens that no other begins with."""
+    return {"model": "phi-3", "messages": [{"role": "user", "content": f"{number} hello " * 100}], "max_tokens": 4}
+
+
+async def test_a_burst_is_spread_over_workers_and_replicas(cluster: tuple[Up, int]) -> None:
+    up, workers = cluster
+    before = dispatched(up)
+    by_replica = await burst(up)
+    by_worker = dispatched(up) - before
+    assert by_worker.total() == REQUESTS
+    assert len(by_worker) == workers
+    assert max(by_worker.values()) <= 1.25 * REQUESTS / workers
+    assert max(by_replica.values()) <= 1.25 * REQUESTS / REPLICAS
