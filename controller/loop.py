@@ -7,7 +7,7 @@ import contextlib
 import os
 import socket
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -19,7 +19,8 @@ from controller.decide import World, decide_all
 from controller.instruments import Instruments
 from controller.orders import joined
 from controller.state import State, restored
-from tidegate.domain.errors import StoreError, StoreRefused
+from tidegate.domain.errors import NotLeading, StoreError, StoreRefused
+from tidegate.domain.lease import Lease
 from tidegate.domain.membership import Membership
 from tidegate.domain.operators import FieldChange
 from tidegate.domain.strays import strays
@@ -32,6 +33,11 @@ from tidegate.store.schema import TUNED
 
 BEAT_EVERY_MS: Final = 1_000
 BEAT_TTL_MS: Final = 3_000
+LEASE_MS: Final = 2_000
+"""How long a lead outlives a leader that was killed: takeover, with a tick more, is done within three seconds."""
+RENEW_SECONDS: Final = 0.5
+STANDBY_SECONDS: Final = 1.0
+"""Between two looks of a controller that stands by, so that it knows the members when it takes over."""
 EXPLAIN_EVERY_MS: Final = 1_000
 REFUSED_WAIT_SECONDS: Final = 5.0
 LEAVE_SECONDS: Final = 0.5
@@ -77,12 +83,16 @@ async def run(
         instruments.close()
         with contextlib.suppress(StoreError, TimeoutError):
             async with asyncio.timeout(LEAVE_SECONDS):
+                await controller.resign()
                 await store.leave("controller", name)
 
 
 @dataclass(slots=True)
 class Controller:
-    """One controller over one store. `tick()` is one look and one decision; call it from one task."""
+    """One controller over one store. `tick()` is one look and one decision; call it from one task.
+
+    Of several, the one that has the lease decides; the others look, and write nothing but that they live.
+    """
 
     store: Store
     topology: Topology
@@ -95,22 +105,95 @@ class Controller:
     _strays: Mapping[str, str] = field(default_factory=dict)
     _explained_at_ms: dict[str, int] = field(default_factory=dict)
     _beat_at_ms: int | None = None
+    _lease: Lease | None = None
+    _renew_at: float = 0.0
+    _continued: bool = False
+    _stood_by_at: float | None = None
+    _followed: Lease | None = None
+
+    @property
+    def leads(self) -> bool:
+        """Whether this controller had the lease when it last asked."""
+        return self._lease is not None
 
     async def tick(self) -> int:
         """Publish what changed; how many clusters were written. Raises StoreError, and then changes nothing.
 
         A store that holds nothing of what was published was emptied: what operators typed is written back, and stays
-        in force.
+        in force. Who does not lead, or is found not to as it writes, publishes nothing.
         """
+        return await self._as_leader(self._tick)
+
+    async def _tick(self) -> int:
+        if not await self._lead():
+            await self._stand_by()
+            return 0
+        if not self._continued:
+            await self._continue()
         world = await self._look(self._names)
         return await self._decide(self._state or await self._restored(world.keys), world)
+
+    async def _as_leader(self, act: Callable[[], Awaitable[int]]) -> int:
+        """Act. Where the lease has lapsed, take it again and look at everything, unless somebody else has it."""
+        for attempt in (act, self._tick):
+            try:
+                return await attempt()
+            except NotLeading:
+                self._lease = None
+        return 0
+
+    async def resign(self) -> None:
+        """Let another one lead at once. Raises StoreError."""
+        if self._lease is not None:
+            await self.store.resign(self._lease)
+            self._lease = None
+
+    async def _lead(self) -> bool:
+        """Take the lease, or extend it. Raises NotLeading where it was lost."""
+        now = time.monotonic()
+        if self._lease is None:
+            self._lease = await self.store.take_lead(self.instance, ttl_ms=LEASE_MS)
+            if self._lease is None:
+                return False
+            self._continued = False
+            log.info("this controller leads", instance=self.instance, token=self._lease.token)
+        elif now >= self._renew_at:
+            await self.store.keep_lead(self._lease, ttl_ms=LEASE_MS)
+        else:
+            return True
+        self._renew_at = now + RENEW_SECONDS
+        return True
+
+    async def _continue(self) -> None:
+        """Go on from what was published, unless that is its own, or nothing: then Redis was emptied."""
+        published = {name: fields for name, fields in (await self.store.effective(self._names)).items() if fields}
+        if self._state is not None and published not in ({}, self._state.weights()):
+            self._state = None
+        self._continued = True
+
+    def _say_leader(self, leader: Lease | None) -> None:
+        if leader is not None and leader != self._followed:
+            log.info("another controller leads; this one stands by", instance=self.instance, leader=leader.instance)
+            self._followed = leader
+
+    async def _stand_by(self) -> None:
+        now = time.monotonic()
+        if self._stood_by_at is None or now - self._stood_by_at >= STANDBY_SECONDS:
+            self._stood_by_at = now
+            self._say_leader(await self.store.leader())
+            self._world = await self._look(self._names)
+            self._state = self._state or await self._restored(self._world.keys)
+            await self._beat(self.clock())
 
     async def _restored(self, keys: RawOperatorKeys) -> State:
         return restored(await self.store.explain(self._names), await self.store.rejected(), keys.tuned)
 
     async def orders(self) -> int:
         """`tick` without a look at samples, and nothing at all while operators' keys are as they were."""
-        if self._state is None or self._world is None:
+        return await self._as_leader(self._orders)
+
+    async def _orders(self) -> int:
+        if self._state is None or self._world is None or self._lease is None:
             return 0
         keys = await self.store.operator_keys(self._names, ())
         return 0 if keys == self._world.keys else await self._decide(self._state, replace(self._world, keys=keys))
@@ -124,7 +207,7 @@ class Controller:
         emptied = not any(published.values()) and self._state is not None and any(before.explained.values())
         if emptied and self._world is not None:
             world = replace(world, keys=joined(self._world.keys, world.keys))
-            await self.store.restore(world.keys, world.membership.heard_ms)
+            await self.store.restore(world.keys, world.membership.heard_ms, lease=self._lease)
             log.warning("Redis was emptied; members and operators' keys were written back")
         after, decisions = decide_all(
             self.topology, world, before, sample_ttl_ms=self.sample_ttl_ms, rules=self.rules or Rules()
@@ -169,7 +252,7 @@ class Controller:
             events = unsaid(events, await self.store.events(EVENTS_SEARCHED))
         rejected = after.intent.rejected
         if due or events or rejected != await self.store.rejected():
-            await self.store.write_decisions(due, rejected, events)
+            await self.store.write_decisions(due, rejected, events, lease=self._lease)
         if events or ordered:
             await self.store.nudge()
         for decision in due:
@@ -188,10 +271,10 @@ class Controller:
             if after.tuned.get(name) != keys.tuned.get(name)
         ]
         if tuned:
-            await self.store.change_fields(tuned, ())
+            await self.store.change_fields(tuned, (), lease=self._lease)
         if after.intent.settled:
             try:
-                await self.store.change_fields(after.intent.settled, ())
+                await self.store.change_fields(after.intent.settled, (), lease=self._lease)
             except StoreRefused as exc:  # no EVAL for us: the order is kept as it was read, in this process
                 log.warning("the end of an order is not written down", error=str(exc))
                 return after
@@ -215,7 +298,9 @@ class Controller:
 
     async def _beat(self, at_ms: int) -> None:
         if self._beat_at_ms is None or at_ms - self._beat_at_ms >= BEAT_EVERY_MS:
-            await self.store.beat("controller", self.instance, {"pid": os.getpid()}, ttl_ms=BEAT_TTL_MS)
+            await self.store.beat(
+                "controller", self.instance, {"pid": os.getpid(), "leads": self.leads}, ttl_ms=BEAT_TTL_MS
+            )
             self._beat_at_ms = at_ms
 
 

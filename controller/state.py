@@ -25,6 +25,11 @@ class State:
     tuned: Mapping[str, str] = field(default_factory=dict)
     memories: Mapping[str, Mapping[str, Memory]] = field(default_factory=dict)
 
+    def weights(self) -> dict[str, dict[str, int]]:
+        """What was decided: by cluster that has replicas, and address."""
+        decided = ((c, {address: one.weight for address, one in fields.items()}) for c, fields in self.memories.items())
+        return {cluster: fields for cluster, fields in decided if fields}
+
     def memory(self, cluster: str, address: str) -> Memory | None:
         """What the last decision about a replica left."""
         return self.memories.get(cluster, {}).get(address)

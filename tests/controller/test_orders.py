@@ -107,7 +107,7 @@ async def test_an_end_outlives_the_controller_and_an_emptied_redis(store, contro
 
 
 async def test_an_end_that_cannot_be_written_down_still_comes(store, controller, clock):
-    async def refuse(changes, events):
+    async def refuse(changes, events, *, lease):
         raise StoreRefused("no EVAL")
 
     await store.set_field("weight:phi-3", A, "100 for 1m")
@@ -134,6 +134,7 @@ async def test_a_bad_tune_is_explained_once_and_the_last_good_one_stays_over_a_r
     await controller.tick()
     await store.set_field("tune:phi-3", "envoy.retries", "banana")
     await controller.tick()
+    await controller.resign()
     heir = Controller(store, TOPOLOGY, clock=clock)
     await heir.tick()
     keys = await store.operator_keys(["phi-3"], [])

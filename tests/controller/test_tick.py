@@ -27,8 +27,8 @@ class CountingStore(MemoryStore):
 
     writes = 0
 
-    async def write_decisions(self, decisions, rejected, events):
-        await super().write_decisions(decisions, rejected, events)
+    async def write_decisions(self, decisions, rejected, events, *, lease=None):
+        await super().write_decisions(decisions, rejected, events, lease=lease)
         self.writes += 1
 
 
@@ -95,6 +95,7 @@ async def test_last_good_pin_survives_a_bad_value_and_a_restart(store, controlle
     await store.set_field("weight:phi-3", A, "300")
     await controller.tick()
     await store.set_field("weight:phi-3", A, "banana")
+    await controller.resign()
     await Controller(store, TOPOLOGY, clock=clock).tick()
     assert (await weights(store))[A] == 300
     assert "last good value 300" in (await store.rejected())[f"weight:phi-3 {A}"]
@@ -187,6 +188,7 @@ async def test_restart_continues_from_the_published_state_and_repeats_no_event(s
     await controller.tick()
     before = await told(store)
     clock.at_ms += 10 * TTL
+    await controller.resign()
     await Controller(store, TOPOLOGY, clock=clock).tick()
     assert await weights(store) == {A: 600, B: 7}
     assert [e for e in await told(store) if not e[0].startswith("status:")] == [
@@ -202,7 +204,7 @@ async def test_failed_write_repeats_the_event_and_loses_none(store, controller, 
         def __getattr__(self, name):
             return getattr(store, name)
 
-        async def write_decisions(self, *_):
+        async def write_decisions(self, *_, **__):
             raise StoreUnavailable("gone")
 
     controller.store = Failing()

@@ -21,6 +21,7 @@ from tests.conftest import RedisServer, accepts, take_free_port, until, wait_unt
 from tests.store.samples import endpoint, tick
 from tidegate.cli.binaries import redis_server_binary
 from tidegate.domain.errors import ConfigError, StoreError, StoreRefused, StoreUnavailable
+from tidegate.domain.lease import Lease
 from tidegate.domain.operators import FieldChange
 from tidegate.domain.sample import Status
 from tidegate.store.picks import PickBatch
@@ -54,6 +55,10 @@ CALLS: dict[str, Callable[[RedisStore], Any]] = {
     "beat": lambda store: store.beat("xds", "a", {}, ttl_ms=LONG_MS),
     "leave": lambda store: store.leave("xds", "a"),
     "present": lambda store: store.present(),
+    "take_lead": lambda store: store.take_lead("a", ttl_ms=LONG_MS),
+    "keep_lead": lambda store: store.keep_lead(Lease("a", 1), ttl_ms=LONG_MS),
+    "resign": lambda store: store.resign(Lease("a", 1)),
+    "leader": lambda store: store.leader(),
     "nudge": lambda store: store.nudge(),
     "nudges": lambda store: anext(store.nudges()),
     "share": lambda store: store.share(PickBatch("a", [])),

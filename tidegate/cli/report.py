@@ -46,7 +46,7 @@ async def _gather(store: Store, topology: Topology | None, now_ms: int) -> dict[
         if address not in place["addresses"]:
             place["addresses"].append(address)
     xds = [info for _, info in sorted(present.get("xds", {}).items())]
-    controllers = present.get("controller", {})
+    lead = await store.leader()
     return {
         "clusters": [
             _cluster(
@@ -58,7 +58,7 @@ async def _gather(store: Store, topology: Topology | None, now_ms: int) -> dict[
             )
             for place in places
         ],
-        "leader": min(controllers) if controllers else None,
+        "leader": lead.instance if lead else None,
         "rejected": await store.rejected() | {key: why for info in xds for key, why in info.get("refused", {}).items()},
         "envoys": [envoy for info in xds for envoy in info.get("envoys", [])],
         "services": {

@@ -4,7 +4,8 @@
     ├── ConfigError            the file or a flag is wrong: permanent, exit 2
     ├── StoreError
     │   ├── StoreUnavailable   Redis cannot be reached or does not answer: temporary, retried
-    │   └── StoreRefused       Redis refuses us (password, permission): retried slowly, said in a sentence
+    │   ├── StoreRefused       Redis refuses us (password, permission): retried slowly, said in a sentence
+    │   └── NotLeading         a fenced write came from a controller that no longer leads: it stands by
     ├── BinaryNotFound         envoy or redis-server is not installed: permanent, exit 2
     ├── ProtocolViolation      a peer broke xDS or ext_proc: ends that stream
     └── Refusal                a request is answered instead of served; stands in refusal.py
@@ -37,6 +38,10 @@ class StoreUnavailable(StoreError):  # noqa: N818 - a state, read as "the store 
 
 class StoreRefused(StoreError):  # noqa: N818
     """Redis refuses the credentials or the command. An operator has to act; retry slowly."""
+
+
+class NotLeading(StoreError):  # noqa: N818
+    """The lease under which something was to be written is not the one in force. Nothing was written."""
 
 
 class BinaryNotFound(TidegateError):  # noqa: N818

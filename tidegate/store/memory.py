@@ -7,7 +7,8 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any
 
-from tidegate.domain.errors import StoreUnavailable
+from tidegate.domain.errors import NotLeading, StoreUnavailable
+from tidegate.domain.lease import Lease
 from tidegate.domain.operators import FieldChange
 from tidegate.domain.sample import EndpointSample, NodeSample, NodeTick
 from tidegate.store import schema
@@ -37,6 +38,7 @@ class MemoryStore:
         self._events: deque[Event] = deque(maxlen=schema.EVENTS_KEPT)
         self._logged = 0
         self._beats: dict[tuple[str, str], tuple[bytes, int]] = {}
+        self._lead: tuple[Lease, int] | None = None
         self._readers: set[asyncio.Queue[NodeTick | None]] = set()
         self._nudged: set[asyncio.Queue[bool]] = set()
         self._pickers: set[asyncio.Queue[PickBatch | None]] = set()
@@ -129,9 +131,11 @@ class MemoryStore:
         self._now()
         return self._hashes.get(key, {}).pop(field, None) is not None
 
-    async def change_fields(self, changes: Sequence[FieldChange], events: Sequence[Event]) -> list[bool]:
+    async def change_fields(
+        self, changes: Sequence[FieldChange], events: Sequence[Event], *, lease: Lease | None = None
+    ) -> list[bool]:
         """Carry out the changes and keep the events."""
-        self._now()
+        self._fence(lease)
         self._log(events)
         return [self._change(change) for change in changes]
 
@@ -153,9 +157,11 @@ class MemoryStore:
         decisions: Sequence[ClusterDecision],
         rejected: Mapping[str, str],
         events: Sequence[Event],
+        *,
+        lease: Lease | None = None,
     ) -> None:
         """Replace what is given; clusters that are not keep what they have."""
-        self._now()
+        self._fence(lease)
         for decision in decisions:
             self._effective[decision.cluster] = dict(decision.effective)
             self._explain[decision.cluster] = {
@@ -164,9 +170,11 @@ class MemoryStore:
         self._rejected = dict(rejected)
         self._log(events)
 
-    async def restore(self, keys: RawOperatorKeys, heard_ms: Mapping[tuple[str, str], int]) -> None:
+    async def restore(
+        self, keys: RawOperatorKeys, heard_ms: Mapping[tuple[str, str], int], *, lease: Lease | None = None
+    ) -> None:
         """Write what is missing; what is there stays."""
-        self._now()
+        self._fence(lease)
         for key, fields in schema.operator_hashes(keys).items():
             self._hashes[key] = {**fields, **self._hashes.get(key, {})}
         self._index = {**heard_ms, **self._index}
@@ -196,6 +204,35 @@ class MemoryStore:
         self._now()
         fresh = min(self._logged - int(mark), len(self._events)) if mark else 0
         return list(self._events)[len(self._events) - fresh :], str(self._logged)
+
+    async def take_lead(self, instance: str, *, ttl_ms: int) -> Lease | None:
+        """A lease with the time as token, where none is in force."""
+        if await self.leader() is not None:
+            return None
+        last = self._lead[0].token if self._lead else 0
+        lease = Lease(instance, max(last + 1, self._now()))
+        self._lead = (lease, self._now() + ttl_ms)
+        return lease
+
+    async def keep_lead(self, lease: Lease, *, ttl_ms: int) -> None:
+        """Extend the lease in force."""
+        self._fence(lease)
+        self._lead = (lease, self._now() + ttl_ms)
+
+    async def resign(self, lease: Lease) -> None:
+        """End the lease in force."""
+        if await self.leader() == lease:
+            self._lead = (lease, 0)
+
+    async def leader(self) -> Lease | None:
+        """The lease that has not expired."""
+        now = self._now()
+        return self._lead[0] if self._lead and self._lead[1] > now else None
+
+    def _fence(self, lease: Lease | None) -> None:
+        now = self._now()
+        if lease is not None and (self._lead is None or self._lead[0] != lease or self._lead[1] <= now):
+            raise NotLeading("another controller leads")
 
     async def nudge(self) -> None:
         """Hand a word to every reader."""

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from tidegate.domain.lease import Lease
 from tidegate.domain.operators import FieldChange
 from tidegate.domain.sample import EndpointSample, NodeSample, NodeTick
 from tidegate.domain.tuning import good_tunes
@@ -113,10 +114,13 @@ class OperatorKeys(Protocol):
     async def clear_field(self, key: str, field: str) -> bool:
         """HDEL on a prefixed operator key; True when the field was there."""
 
-    async def change_fields(self, changes: Sequence[FieldChange], events: Sequence[Event]) -> list[bool]:
+    async def change_fields(
+        self, changes: Sequence[FieldChange], events: Sequence[Event], *, lease: Lease | None = None
+    ) -> list[bool]:
         """Carry out all changes and append the events, atomically; whether each change did anything.
 
         One with `only_if` does nothing where the field holds another text; the events are appended all the same.
+        With a `lease`, nothing is written unless it is in force: raises NotLeading.
         """
 
 
@@ -128,11 +132,21 @@ class DecisionLog(Protocol):
         decisions: Sequence[ClusterDecision],
         rejected: Mapping[str, str],
         events: Sequence[Event],
+        *,
+        lease: Lease | None = None,
     ) -> None:
-        """Replace `effective:`/`explain:` of each given cluster and `rejected`, append events; atomically."""
+        """Replace `effective:`/`explain:` of each given cluster and `rejected`, append events; atomically.
 
-    async def restore(self, keys: RawOperatorKeys, heard_ms: Mapping[tuple[str, str], int]) -> None:
-        """Write operators' fields and places of the index back into an emptied store, where they are missing."""
+        With a `lease`, nothing is written unless it is in force: raises NotLeading.
+        """
+
+    async def restore(
+        self, keys: RawOperatorKeys, heard_ms: Mapping[tuple[str, str], int], *, lease: Lease | None = None
+    ) -> None:
+        """Write operators' fields and places of the index back into an emptied store, where they are missing.
+
+        With a `lease`, nothing is written unless it is in force: raises NotLeading.
+        """
 
     async def effective(self, clusters: Sequence[str]) -> dict[str, dict[str, int]]:
         """The published weights by cluster and address; a cluster nobody decided on is an empty dict."""
@@ -148,6 +162,22 @@ class DecisionLog(Protocol):
 
     async def events_after(self, mark: str) -> tuple[list[Event], str]:
         """Events that came after `mark`, oldest first, and the mark for the next call; "" is the present."""
+
+
+class Leadership(Protocol):
+    """One controller leads. What it writes under its lease, it writes only while that lease is in force."""
+
+    async def take_lead(self, instance: str, *, ttl_ms: int) -> Lease | None:
+        """A lease for `ttl_ms`, or None while somebody has one."""
+
+    async def keep_lead(self, lease: Lease, *, ttl_ms: int) -> None:
+        """Extend a lease to `ttl_ms` from now. Raises NotLeading when it is not in force."""
+
+    async def resign(self, lease: Lease) -> None:
+        """End a lease, so that another may lead at once; nothing happens where it is not in force."""
+
+    async def leader(self) -> Lease | None:
+        """The lease in force."""
 
 
 class Nudges(Protocol):
@@ -186,7 +216,18 @@ class Presence(Protocol):
         """service → instance → info (with `beat_at_ms`), of every instance whose beat has not expired."""
 
 
-class Store(SampleSink, SampleSource, TimeSource, OperatorKeys, DecisionLog, Nudges, PickShare, Presence, Protocol):
+class Store(
+    SampleSink,
+    SampleSource,
+    TimeSource,
+    OperatorKeys,
+    DecisionLog,
+    Leadership,
+    Nudges,
+    PickShare,
+    Presence,
+    Protocol,
+):
     """Everything, as one object: what RedisStore and MemoryStore implement."""
 
     async def ping(self) -> None:

@@ -24,9 +24,11 @@ from redis.exceptions import (
     RedisClusterException,
     RedisError,
     ResponseError,
+    WatchError,
 )
 
-from tidegate.domain.errors import ConfigError, StoreError, StoreRefused, StoreUnavailable
+from tidegate.domain.errors import ConfigError, NotLeading, StoreError, StoreRefused, StoreUnavailable
+from tidegate.domain.lease import Lease, read_lease
 from tidegate.domain.operators import FieldChange
 from tidegate.domain.sample import EndpointSample, NodeSample, NodeTick
 from tidegate.settings.redis_url import CLUSTER_SCHEME, SENTINEL_SCHEME, RedisUrl, parse_redis_url
@@ -35,6 +37,8 @@ from tidegate.store.commands import Command
 from tidegate.store.fields import text, texts
 from tidegate.store.picks import PickBatch, decode_picks, encode_picks
 from tidegate.store.ports import ClusterDecision, Event, RawOperatorKeys
+
+FENCED_TRIES = 3
 
 _REDIS_FAULTS = (RedisError, RedisClusterException, OSError)  # OSError: TimeoutError of asyncio is one
 
@@ -195,11 +199,13 @@ class RedisStore:
         [removed] = await self._write([("HDEL", self._keys.of(key), field)])
         return bool(removed)
 
-    async def change_fields(self, changes: Sequence[FieldChange], events: Sequence[Event]) -> list[bool]:
+    async def change_fields(
+        self, changes: Sequence[FieldChange], events: Sequence[Event], *, lease: Lease | None = None
+    ) -> list[bool]:
         """One MULTI. What depends on the text that is there is a script, so that nobody writes in between."""
         written = [commands.change(self._keys.of(change.key), change) for change in changes]
         written += [commands.append_event(self._keys, event) for event in events]
-        replies = await self._write(written)
+        replies = await self._write(written, lease)
         return [
             bool(reply) or (change.only_if is None and change.value is not None)
             for change, reply in zip(changes, replies, strict=False)
@@ -212,6 +218,8 @@ class RedisStore:
         decisions: Sequence[ClusterDecision],
         rejected: Mapping[str, str],
         events: Sequence[Event],
+        *,
+        lease: Lease | None = None,
     ) -> None:
         """One MULTI. Clusters that are not given keep what they have; `rejected` is replaced as a whole."""
         written: list[Command] = []
@@ -221,9 +229,11 @@ class RedisStore:
             written += commands.replace(self._keys.explain(decision.cluster), explain)
         written += commands.replace(self._keys.rejected, rejected)
         written += [commands.append_event(self._keys, event) for event in events]
-        await self._write(written)
+        await self._write(written, lease)
 
-    async def restore(self, keys: RawOperatorKeys, heard_ms: Mapping[tuple[str, str], int]) -> None:
+    async def restore(
+        self, keys: RawOperatorKeys, heard_ms: Mapping[tuple[str, str], int], *, lease: Lease | None = None
+    ) -> None:
         """HSETNX of each field, ZADD NX of each place: what was written meanwhile stays."""
         written: list[Command] = [
             ("HSETNX", self._keys.of(key), name, value)
@@ -233,7 +243,7 @@ class RedisStore:
         index = [part for place, at in heard_ms.items() for part in (at, schema.member(*place))]
         if index:
             written.append(("ZADD", self._keys.endpoints, "NX", *index))
-        await self._write(written)
+        await self._write(written, lease)
 
     async def effective(self, clusters: Sequence[str]) -> dict[str, dict[str, int]]:
         """The published weights by cluster and address."""
@@ -267,6 +277,27 @@ class RedisStore:
         [entries] = await self._read([("XRANGE", self._keys.events, f"({mark}", "+")])
         _raise_wrong_type(entries, self._keys.events)
         return [schema.decode_event(said) for _, said in entries if said], text(entries[-1][0]) if entries else mark
+
+    async def take_lead(self, instance: str, *, ttl_ms: int) -> Lease | None:
+        """SET NX with the server's time in milliseconds as token."""
+        lease = Lease(instance, int(await self.time_ms()))
+        [taken] = await self._write([("SET", self._keys.leader, lease.text, "NX", "PX", ttl_ms)])
+        return lease if taken else None
+
+    async def keep_lead(self, lease: Lease, *, ttl_ms: int) -> None:
+        """PEXPIRE under the lease."""
+        await self._write([("PEXPIRE", self._keys.leader, ttl_ms)], lease)
+
+    async def resign(self, lease: Lease) -> None:
+        """DEL under the lease."""
+        with contextlib.suppress(NotLeading):
+            await self._write([("DEL", self._keys.leader)], lease)
+
+    async def leader(self) -> Lease | None:
+        """What the key `leader` holds."""
+        [held] = await self._read([("GET", self._keys.leader)])
+        _raise_wrong_type(held, self._keys.leader)
+        return read_lease(text(held)) if held is not None else None
 
     async def nudge(self) -> None:
         """PUBLISH on `decided`."""
@@ -359,12 +390,49 @@ class RedisStore:
         replies = self._raise_faults(await self._guard(self._replies(asked)))
         return [dict(zip(flat[::2], flat[1::2], strict=True)) if isinstance(flat, list) else flat for flat in replies]
 
-    async def _write(self, commands: Sequence[Command]) -> list[Any]:
-        """Replies in order, all or nothing (not on a Redis Cluster)."""
-        replies = await self._send(commands, atomic=self._atomic)
+    async def _write(self, commands: Sequence[Command], lease: Lease | None = None) -> list[Any]:
+        """Replies in order, all or nothing (not on a Redis Cluster); nothing unless the lease is in force."""
+        if lease is None:
+            replies = await self._send(commands, atomic=self._atomic)
+        elif self._atomic:
+            replies = await self._send_fenced(commands, lease)
+        else:
+            await self._check_lead(lease)
+            replies = await self._send(commands, atomic=False)
         for command, reply in zip(commands, replies, strict=True):
             _raise_wrong_type(reply, str(command[3] if command[0] == "EVAL" else command[1]))
         return replies
+
+    async def _send_fenced(self, commands: Sequence[Command], lease: Lease) -> list[Any]:
+        """A MULTI that Redis refuses where the key `leader` changes, or expires, after it was compared."""
+        self._refuse_when_closed()
+        if not commands:
+            return []
+        for _ in range(FENCED_TRIES):
+            replies = await self._guard(self._compared(commands, lease))
+            if replies is not None:
+                return self._raise_faults(replies)
+        raise StoreUnavailable(f"the key {self._keys.leader} in Redis changes all the time")
+
+    async def _compared(self, commands: Sequence[Command], lease: Lease) -> list[Any] | None:
+        """None where the key changed in between: it may be ourselves who extended it."""
+        async with self._client.pipeline(transaction=True) as pipeline:
+            await pipeline.watch(self._keys.leader)
+            if await pipeline.execute_command("GET", self._keys.leader) != lease.text.encode():
+                raise NotLeading("another controller leads")
+            pipeline.multi()
+            for command in commands:
+                pipeline.execute_command(*command)
+            try:
+                replies: list[Any] = await pipeline.execute(raise_on_error=False)
+            except WatchError:
+                return None
+            return replies
+
+    async def _check_lead(self, lease: Lease) -> None:
+        """What a Redis Cluster can do, whose transactions reach one server alone: compare, then write."""
+        if await self.leader() != lease:
+            raise NotLeading("another controller leads")
 
     async def _send(self, commands: Sequence[Command], *, atomic: bool) -> list[Any]:
         self._refuse_when_closed()

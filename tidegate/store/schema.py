@@ -47,7 +47,7 @@ class Keys:
     Controller:  effective:{cluster}               hash            host:port → weight
                  explain:{cluster}                 hash            host:port → JSON
                  scale:{cluster}                   hash            desired reason since_ms
-                 leader                            string          lease holder and fencing token
+                 leader                            string, expires fencing token and lease holder
                  rejected                          hash            operator key → why
                  tuned                             hash            operator key → the text in force
                  events                            stream          at_ms who what before after why
@@ -90,6 +90,10 @@ class Keys:
 
     def explain(self, cluster: str) -> str:
         return self.of(f"explain:{cluster}")
+
+    @property
+    def leader(self) -> str:
+        return self.of("leader")
 
     @property
     def rejected(self) -> str:
