@@ -6,24 +6,42 @@ import asyncio
 import re
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
-from tests.conftest import wait_until
+from tests.conftest import take_free_port, wait_until
 from tests.up.cluster import Up, start_up, stop_up
+from tests.up.engines import Engines
 
 pytestmark = [pytest.mark.envoy, pytest.mark.redis]
 
 REPLICAS, REQUESTS = 8, 64
 
 
-@pytest.fixture(scope="module", params=[1, 4], ids="{} processes".format)
-def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Up, int]]:
-    up = start_up(
-        tmp_path_factory.mktemp("workers"), "--ext-proc-workers", str(request.param), "--replicas", str(REPLICAS)
-    )
+@pytest.fixture(scope="module")
+def addresses() -> Iterator[list[str]]:
+    """Engines that serve."""
+    found = [f"127.0.0.1:{take_free_port()}" for _ in range(REPLICAS)]
+    engines = Engines()
+    try:
+        for address in found:
+            engines.start(address, "--model", "phi-3")
+        yield found
+    finally:
+        engines.stop()
+
+
+@pytest.fixture(params=[1, 4], ids="{} processes".format)
+def cluster(request: pytest.FixtureRequest, addresses: list[str], tmp_path: Path) -> Iterator[tuple[Up, int]]:
+    config = {
+        "gateway": {"listen": "127.0.0.1:0", "expose_routing": True},
+        "redis": {"url": f"redis://127.0.0.1:{take_free_port()}/0"},
+        "clusters": [{"name": "phi-3", "models": ["phi-3"], "endpoints": [{"address": one} for one in addresses]}],
+    }
+    up = start_up(tmp_path, "--ext-proc-workers", str(request.param), config=config)
     try:
         wait_until(
             lambda: acquainted(up, request.param), deadline_seconds=40, what="the workers knowing of one another"
@@ -34,9 +52,11 @@ def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 
 
 def acquainted(up: Up, workers: int) -> bool:
-    """Whether each worker has beaten for a while: the others look twice a second."""
-    present = up.report()["services"].get("ext_proc", [])
-    return len(present) == workers and dispatched(up) is not None
+    """Whether every worker beats and every replica is sampled."""
+    report = up.report()
+    [cluster] = report["clusters"]
+    sampled = [one for one in cluster["endpoints"] if one["status"] in {"idle", "ready"}]
+    return len(report["services"].get("ext_proc", [])) == workers and len(sampled) == REPLICAS
 
 
 def dispatched(up: Up) -> Counter[str]:
