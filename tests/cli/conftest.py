@@ -88,6 +88,7 @@ class Desk:
             await Controller(store, topology, clock=lambda: now, sample_ttl_ms=LONG_MS).tick()
 
         self.ask(go)
+        self.redis("DEL", "tidegate:leader")  # whoever decides next does not wait for the lease to end
 
     def weight(self, address: str) -> str:
         return self.redis("HGET", "tidegate:effective:phi-3", address)

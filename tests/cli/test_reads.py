@@ -20,7 +20,7 @@ from tidegate.store.ports import Event
 WEIGHTS = {"latency": 0.45, "vram": 0.35, "entropy": 0.2}
 PLAIN = {
     "weight": 590,
-    "share": 0.5,
+    "traffic_ratio": 0.5,
     "automatic": 590,
     "reason": "capacity x (1 - load)",
     "status": "ready",
@@ -56,6 +56,12 @@ def test_explain_says_the_parts_of_each_weight(desk: Desk) -> None:
             {"load": {"latency": None, "vram": 0.3, "entropy": None, "total": 0.3}},
             "Its load is 0.30 = 1.00 x 0.30 (memory in use); p99 latency and request mix unknown, so the others count more.",
         ),
+        ({"capacity": 0.735}, "Its capacity is 0.73 of the cluster's largest."),
+        (
+            {"smoothed": 0.58, "steady": 0.59, "averaged_seconds": 42.0},
+            "Averaged, its share is 0.580 by the window of the last looks and 0.590 over 42 s, which its weight follows.",
+        ),
+        ({"ramping_seconds": 3.2}, "It began to serve 3 s ago and is ramping up."),
         ({"load": {}}, "Its load is unknown: nothing that it reports tells it."),
         ({"pinned": 7}, "It is pinned by an operator, until the key is deleted."),
         ({"drained": "", "drained_until_ms": 91_000}, "It is drained by an operator, for 1m30s more."),

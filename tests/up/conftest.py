@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
+from tests.conftest import take_free_port, wait_until
 from tests.up.cluster import Up, start_up, stop_up
 from tests.up.engines import Engines
+from tests.up.pair import CLUSTER, Pair
 
 
 @pytest.fixture(scope="package")
@@ -41,3 +43,20 @@ def engines() -> Iterator[Engines]:
     started = Engines()
     yield started
     started.stop()
+
+
+@pytest.fixture
+def pair(own_cluster: Callable[..., Up], engines: Engines) -> Pair:
+    one, two = (f"127.0.0.1:{take_free_port()}" for _ in range(2))
+    for address in (one, two):
+        engines.start(address, "--model", "m", "--time-scale", "100")
+    config = {
+        "gateway": {"listen": "127.0.0.1:0"},
+        "clusters": [
+            {"name": CLUSTER, "models": ["m"], "lb": "weighted", "endpoints": [{"address": one}, {"address": two}]}
+        ],
+    }
+    up = own_cluster(config=config)
+    pair = Pair(up, one, two)
+    wait_until(lambda: len(pair.shares(4)) == 2, what="both replicas serving")
+    return pair

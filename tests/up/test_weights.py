@@ -3,57 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
-from collections.abc import Callable
-from dataclasses import dataclass
 
 import httpx
 import pytest
 
-from tests.conftest import take_free_port, wait_until
-from tests.up.cluster import Up, chat, tidegate
-from tests.up.engines import Engines
-
-CLUSTER = "pair"
-
-
-@dataclass
-class Pair:
-    """A `weighted` cluster of two replicas behind the gateway."""
-
-    up: Up
-    one: str
-    two: str
-
-    def shares(self, requests: int) -> Counter[str]:
-        """Which replica answered each of so many requests."""
-        with httpx.Client(timeout=20) as client:
-            answers = [client.post(f"{self.up.gateway}/v1/chat/completions", json=chat("m")) for _ in range(requests)]
-        assert {a.status_code for a in answers} == {200}
-        return Counter(a.headers["x-sim-engine"] for a in answers)
-
-    def pins(self) -> dict[str, bool]:
-        return {e["address"]: e["pinned"] for e in self.up.report()["clusters"][0]["endpoints"]}
-
-    def effective(self, address: str) -> str:
-        return self.up.redis("HGET", f"tidegate:effective:{CLUSTER}", address)
-
-
-@pytest.fixture
-def pair(own_cluster: Callable[..., Up], engines: Engines) -> Pair:
-    one, two = (f"127.0.0.1:{take_free_port()}" for _ in range(2))
-    for address in (one, two):
-        engines.start(address, "--model", "m", "--time-scale", "100")
-    config = {
-        "gateway": {"listen": "127.0.0.1:0"},
-        "clusters": [
-            {"name": CLUSTER, "models": ["m"], "lb": "weighted", "endpoints": [{"address": one}, {"address": two}]}
-        ],
-    }
-    up = own_cluster(config=config)
-    pair = Pair(up, one, two)
-    wait_until(lambda: len(pair.shares(4)) == 2, what="both replicas serving")
-    return pair
+from tests.conftest import wait_until
+from tests.up.cluster import tidegate
+from tests.up.pair import CLUSTER, Pair
 
 
 @pytest.mark.envoy

@@ -55,7 +55,7 @@ def _report(
     return {
         "cluster": cluster,
         "replicas": [
-            {**why.get(r.address, {}), "address": r.address, "weight": r.weight, "share": part[r.address]}
+            {**why.get(r.address, {}), "address": r.address, "weight": r.weight, "traffic_ratio": part[r.address]}
             for r in scene.replicas[cluster]
             if endpoint in {None, r.address}
         ],
@@ -86,7 +86,7 @@ def _print(report: Mapping[str, Any], now_ms: int) -> None:
     table = new_table("replica", " weight", "", " share", "", " capacity", " latency", " memory", " mix", " load", "")
     for one in report["replicas"]:
         load = one.get("load") or {}
-        share = one["share"]
+        share = one["traffic_ratio"]
         table.add_row(
             one["address"],
             f" {_shown(one['weight'])}",
@@ -114,13 +114,14 @@ def words(one: Mapping[str, Any], weights: Mapping[str, float], now_ms: int) -> 
     if "reason" not in one:
         yield "No controller has explained this replica yet."
         return
-    share = one.get("share")
+    share = one.get("traffic_ratio")
     part = "" if share is None else f", {share:.1%} of the cluster's traffic by weight"
     yield f"Its weight is {_shown(one['weight'])} of 1000{part}: {_printable(one['reason'])}."
     if (orders := list(_orders(one, now_ms))) and one.get("automatic") is not None:
         yield from orders
         yield f"Without the order its weight would be {one['automatic']}."
     yield from _load_words(one.get("load") or {}, weights)
+    yield from _average_words(one)
     yield _sample_words(one)
 
 
@@ -142,6 +143,19 @@ def _load_words(load: Mapping[str, Any], weights: Mapping[str, float]) -> Iterat
     missing = [PART_WORDS[part] for part in PARTS if part not in known]
     left_out = f"; {' and '.join(missing)} unknown, so the others count more" if missing else ""
     yield f"Its load is {load['total']:.2f} = {terms}{left_out}."
+
+
+def _average_words(one: Mapping[str, Any]) -> Iterator[str]:
+    if (capacity := one.get("capacity")) is not None:
+        yield f"Its capacity is {capacity:.2f} of the cluster's largest."
+    if one.get("smoothed") is not None and one.get("steady") is not None:
+        seconds = one.get("averaged_seconds") or 0.0
+        yield (
+            f"Averaged, its share is {one['smoothed']:.3f} by the window of the last looks "
+            f"and {one['steady']:.3f} over {seconds:.0f} s, which its weight follows."
+        )
+    if (ramping := one.get("ramping_seconds")) is not None:
+        yield f"It began to serve {ramping:.0f} s ago and is ramping up."
 
 
 def _sample_words(one: Mapping[str, Any]) -> str:

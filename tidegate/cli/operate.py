@@ -11,10 +11,12 @@ import typer
 from tidegate.cli.connection import Target, on_cluster
 from tidegate.cli.look import bar, new_console, new_table
 from tidegate.cli.orders import DryRun, Order, Scene, Yes, carry_out, known_cluster, known_replica, look
+from tidegate.domain import weight_settings
 from tidegate.domain.errors import ConfigError
 from tidegate.domain.lifetime import duration_ms, read_timed, time_text, timed_text
 from tidegate.domain.operators import FieldChange, parse_pin
 from tidegate.domain.shares import Standing, shares
+from tidegate.domain.tuning import in_force
 
 Cluster = Annotated[str, typer.Argument(help="cluster name")]
 Endpoint = Annotated[str, typer.Argument(help="host:port of the replica")]
@@ -107,6 +109,7 @@ def weight_clear(
             done=f"{cluster}: {done}",
             cluster=cluster,
             standings={r.address: replace(r, pinned=None) for r in freed},
+            effects=_ramp(scene, cluster) if any(r.pinned == 0 for r in freed) else (),
         )
 
     carry_out(target, draft, dry_run=dry_run, yes=yes)
@@ -207,9 +210,17 @@ def undrain(
             done=f"{cluster} {endpoint}: {'takes traffic again' if was else 'was not draining'}",
             cluster=cluster,
             standings={endpoint: replace(replica, drained=None)},
+            effects=_ramp(scene, cluster) if was else (),
         )
 
     carry_out(target, draft, dry_run=dry_run, yes=True)
+
+
+def _ramp(scene: Scene, cluster: str) -> list[str]:
+    """What is to be known of a replica that comes back from weight 0."""
+    text, _ = in_force("weight.ramp_seconds", cluster, scene.keys.good_tunes())
+    seconds = weight_settings.DEFAULT.ramp_seconds if text is None else float(text)
+    return [f"  it takes its share over {seconds:g} s (weight.ramp_seconds)"] if seconds else []
 
 
 def _shown(value: object) -> str:

@@ -1,0 +1,38 @@
+"""A `weighted` cluster of two replicas behind the gateway, and what Envoy does with them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+import httpx
+
+from tests.up.cluster import Up, chat
+
+CLUSTER = "pair"
+
+
+@dataclass
+class Pair:
+    """A `weighted` cluster of two replicas behind the gateway."""
+
+    up: Up
+    one: str
+    two: str
+
+    def shares(self, requests: int) -> Counter[str]:
+        """Which replica answered each of so many requests."""
+        with httpx.Client(timeout=20) as client:
+            answers = [client.post(f"{self.up.gateway}/v1/chat/completions", json=chat("m")) for _ in range(requests)]
+        assert {a.status_code for a in answers} == {200}
+        return Counter(a.headers["x-sim-engine"] for a in answers)
+
+    def pins(self) -> dict[str, bool]:
+        return {e["address"]: e["pinned"] for e in self.up.report()["clusters"][0]["endpoints"]}
+
+    def effective(self, address: str) -> str:
+        return self.up.redis("HGET", f"tidegate:effective:{CLUSTER}", address)
+
+    def envoy(self) -> str:
+        """Envoy's own list of clusters, as text."""
+        return httpx.get(f"{self.up.ready['envoy_admin']}/clusters").text
