@@ -23,7 +23,7 @@ class Kind:
     name: str
     per_second: float
     headers: Mapping[str, str] = field(default_factory=dict)
-    prompt_chars: int = 1200
+    prompt_tokens: int = 300
     hang_up_ratio: float = 0.0
     patience_seconds: float = 0.5
 
@@ -46,12 +46,11 @@ class Shape:
     model: str = "m"
     output_tokens: int = 64
 
-    def body(self, dice: random.Random, prompt_chars: int) -> bytes:
+    def body(self, dice: random.Random, prompt_tokens: int) -> bytes:
         """A prompt that no other request shares."""
-        text = "".join(dice.choices("abcdefghijklmnopqrstuvwxyz ", k=prompt_chars))
-        message = {"role": "user", "content": text}
+        ids = dice.choices(range(30_000), k=prompt_tokens)
         return json.dumps(
-            {"model": self.model, "messages": [message], "max_tokens": self.output_tokens, "stream": True}
+            {"model": self.model, "prompt": ids, "max_tokens": self.output_tokens, "stream": True}
         ).encode()
 
 
@@ -71,7 +70,7 @@ async def saturate(url: str, shape: Shape, clients: int, seconds: float) -> floa
     async def client_of(number: int, client: aiohttp.ClientSession) -> int:
         dice, served = random.Random(number), 0
         while time.monotonic() < end:
-            outcome = await _one(client, url, kind, shape.body(dice, kind.prompt_chars), None)
+            outcome = await _one(client, url, kind, shape.body(dice, kind.prompt_tokens), None)
             served += counted_from <= outcome.ended_at <= end and outcome.status == "200"
         return served
 
@@ -88,7 +87,7 @@ async def _stream(
     while (at := at + dice.expovariate(kind.per_second)) < seconds:
         await asyncio.sleep(began + at - time.monotonic())
         patience = kind.patience_seconds if dice.random() < kind.hang_up_ratio else None
-        tasks.append(asyncio.create_task(_one(client, url, kind, shape.body(dice, kind.prompt_chars), patience)))
+        tasks.append(asyncio.create_task(_one(client, url, kind, shape.body(dice, kind.prompt_tokens), patience)))
     return list(await asyncio.gather(*tasks))
 
 
@@ -106,7 +105,7 @@ async def _one(client: aiohttp.ClientSession, url: str, kind: Kind, body: bytes,
 async def _answered(client: aiohttp.ClientSession, url: str, kind: Kind, body: bytes) -> Outcome:
     began = time.monotonic()
     headers = {"content-type": "application/json", **kind.headers}
-    async with client.post(f"{url}/v1/chat/completions", data=body, headers=headers) as got:
+    async with client.post(f"{url}/v1/completions", data=body, headers=headers) as got:
         await got.content.readany()
         first = time.monotonic() - began
         await got.read()

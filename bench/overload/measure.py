@@ -23,7 +23,7 @@ KV_BLOCKS: Final = 256
 TIMES: Final = 3.0
 URGENT_RATIO: Final = 0.1
 """Urgent requests, as a part of what the engines can serve."""
-URGENT_CHARS: Final = 6000
+URGENT_TOKENS: Final = 1500
 HANG_UP_RATIO: Final = 0.05
 EMPTY_SECONDS: Final = 60.0
 MIB: Final = 1 << 20
@@ -51,7 +51,7 @@ def urgent(capacity: float) -> Kind:
         name="urgent",
         per_second=URGENT_RATIO * capacity,
         headers={"x-tidegate-priority": "high"},
-        prompt_chars=URGENT_CHARS,
+        prompt_tokens=URGENT_TOKENS,
     )
 
 
