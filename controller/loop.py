@@ -74,7 +74,11 @@ async def run(
     controller = Controller(
         store, topology, sample_ttl_ms=sample_ttl_ms, rules=rules, clock=clock or own, instance=name
     )
-    keepers = [asyncio.create_task(own.run(), name="clock"), asyncio.create_task(_look_for_strays(controller))]
+    keepers = [
+        asyncio.create_task(own.run(), name="clock"),
+        asyncio.create_task(controller.keep_lead(), name="lease"),
+        asyncio.create_task(_look_for_strays(controller)),
+    ]
     try:
         await _loop(controller, instruments, tick_ms / 1000)
     finally:
@@ -142,6 +146,25 @@ class Controller:
                 self._lease = None
         return 0
 
+    async def keep_lead(self) -> None:
+        """Extend the lease while a tick takes its time, until cancelled: a busy machine loses no lead."""
+        while True:
+            await asyncio.sleep(RENEW_SECONDS)
+            lease = self._lease
+            try:
+                if lease is not None:
+                    await self.store.keep_lead(lease, ttl_ms=LEASE_MS)
+            except NotLeading:
+                self._lease = None if self._lease is lease else self._lease
+            except StoreError:  # the tick says so
+                continue
+
+    def _in_force(self) -> Lease:
+        """What a write is fenced by. Raises NotLeading: no write is without a fence."""
+        if self._lease is None:
+            raise NotLeading("another controller leads")
+        return self._lease
+
     async def resign(self) -> None:
         """Let another one lead at once. Raises StoreError."""
         if self._lease is not None:
@@ -207,7 +230,7 @@ class Controller:
         emptied = not any(published.values()) and self._state is not None and any(before.explained.values())
         if emptied and self._world is not None:
             world = replace(world, keys=joined(self._world.keys, world.keys))
-            await self.store.restore(world.keys, world.membership.heard_ms, lease=self._lease)
+            await self.store.restore(world.keys, world.membership.heard_ms, lease=self._in_force())
             log.warning("Redis was emptied; members and operators' keys were written back")
         after, decisions = decide_all(
             self.topology, world, before, sample_ttl_ms=self.sample_ttl_ms, rules=self.rules or Rules()
@@ -252,7 +275,7 @@ class Controller:
             events = unsaid(events, await self.store.events(EVENTS_SEARCHED))
         rejected = after.intent.rejected
         if due or events or rejected != await self.store.rejected():
-            await self.store.write_decisions(due, rejected, events, lease=self._lease)
+            await self.store.write_decisions(due, rejected, events, lease=self._in_force())
         if events or ordered:
             await self.store.nudge()
         for decision in due:
@@ -271,10 +294,10 @@ class Controller:
             if after.tuned.get(name) != keys.tuned.get(name)
         ]
         if tuned:
-            await self.store.change_fields(tuned, (), lease=self._lease)
+            await self.store.change_fields(tuned, (), lease=self._in_force())
         if after.intent.settled:
             try:
-                await self.store.change_fields(after.intent.settled, (), lease=self._lease)
+                await self.store.change_fields(after.intent.settled, (), lease=self._in_force())
             except StoreRefused as exc:  # no EVAL for us: the order is kept as it was read, in this process
                 log.warning("the end of an order is not written down", error=str(exc))
                 return after
