@@ -194,7 +194,7 @@ class ClusterPicker:
             self._count(replica, entry, record.marks, record.ends, now_ms)
 
     def _count(self, replica: Replica, entry: Entry, marks: Sequence[int], ends: Sequence[int], now_ms: float) -> None:
-        replica.sent(entry, now_ms)
+        replica.sent(entry, now_ms, self._settings)
         self._index.put(replica.slot, marks, ends)
 
     def _fitting(
@@ -227,9 +227,9 @@ class ClusterPicker:
         for bits, held in cached:
             left, rest = prefill_tokens(work, held, self._settings), bits
             while rest:
-                low = rest & -rest
-                tokens[low.bit_length() - 1] = left
-                rest ^= low
+                slot = rest.bit_length() - 1
+                tokens[slot] = left
+                rest ^= 1 << slot
         return tokens
 
     def _remember(self, session: str, address: str) -> None:

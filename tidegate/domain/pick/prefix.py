@@ -14,7 +14,7 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Final
 
-MOST_ENTRIES: Final = 1_000_000
+MOST_ENTRIES: Final = 500_000
 """(replica, mark) pairs of one index at most: memory stays bounded at any number of replicas."""
 LEAST_SHARE: Final = 64
 """Entries that a replica may always have."""

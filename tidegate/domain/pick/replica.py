@@ -27,13 +27,14 @@ NEVER: Final = -math.inf
 
 
 class Replica:
-    """Fields that picks read: `open`, `fresh_until_ms`, `sound_until_ms`, `free_kv`, `ms_per_token`, and `queued`'s
-    `free_at_ms`. `slot` is its bit in the prefix index.
+    """Fields that picks read: `open`, `fresh_until_ms`, `sound_until_ms`, `free_kv`, `ms_per_token`, `beside` (seconds
+    that all who are there add to a step), and `queued`'s `free_at_ms`. `slot` is its bit in the prefix index.
     """
 
     __slots__ = (
         "adapters",
         "address",
+        "beside",
         "block",
         "capacity",
         "changed_ms",
@@ -76,6 +77,7 @@ class Replica:
         self.changed_ms = NEVER
         self.serving_since_ms = NEVER
         self.free_kv = math.inf
+        self.beside = 0.0
         self.capacity: int | None = None
         self.block = 1
         self.running = 0
@@ -110,10 +112,11 @@ class Replica:
         while len(self.adapters) > most:
             self.adapters.popitem(last=False)
 
-    def sent(self, entry: Entry, now_ms: float) -> None:
+    def sent(self, entry: Entry, now_ms: float, settings: PickSettings) -> None:
         """A dispatch: it is queued, and its answer says how long answers here are."""
         self.queued.add(entry, now_ms)
         self.free_kv -= entry.kv_tokens
+        self.beside += settings.sequence_seconds * entry.prompts + settings.context_seconds * entry.kv_tokens
         output = max(0.0, entry.kv_tokens - entry.tokens) / max(1, entry.prompts)
         self.output_tokens += OUTPUT_SHARE * (output - self.output_tokens) if self.output_tokens else output
 
@@ -130,10 +133,12 @@ class Replica:
         return anew
 
     def pace(self, settings: PickSettings, now_ms: float) -> None:
-        """The rate at which it works, by what it last said."""
+        """The rate at which it works, and what decoding beside it costs, by what it last said."""
         rate = model_rate(settings, self.running, self.context) * self.speed.relative
         self.ms_per_token = 1 / rate
         self.queued.drain(rate, now_ms)
+        sequences, tokens = self.running + len(self.queued), self.context + self.queued.kv_tokens
+        self.beside = settings.sequence_seconds * sequences + settings.context_seconds * tokens
 
     def reserve(self) -> None:
         """Free KV tokens: what the engine says, less what is queued and what running answers have yet to fill."""

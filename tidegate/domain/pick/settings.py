@@ -17,7 +17,7 @@ class PickSettings:
     """Values of one cluster. `TUNABLES` gives each its unit, range and meaning; the defaults agree."""
 
     policy: str = COST
-    price: float = 3.0
+    price: float = 8.0
     hold_seconds: float = 0.0
     fit_safety: float = 1.3
     room_seconds: float = 60.0
@@ -27,7 +27,7 @@ class PickSettings:
     sequence_seconds: float = 60e-6
     context_seconds: float = 22e-9
     interference: float = 0.0
-    decode: float = 0.2
+    decode: float = 0.5
     adapter_seconds: float = 0.3
     session_seconds: float = 0.0
     ramp_seconds: float = 5.0

@@ -6,13 +6,9 @@ from tidegate.domain.pick.situation import Situation
 
 
 def decode(situation: Situation) -> list[float] | None:
-    """output tokens × (requests there × t_seq + their context × t_ctx) × `decode`."""
-    settings = situation.settings
-    tokens = situation.work.output_tokens * settings.decode
-    if not tokens:
-        return None
-    sequence, context = settings.sequence_seconds * tokens, settings.context_seconds * tokens
-    return [
-        (replica.running + len(replica.queued)) * sequence + (replica.context + replica.queued.kv_tokens) * context
-        for replica in situation.replicas
-    ]
+    """output tokens × `decode` × what the sequences there and their contexts add to a step.
+
+    That is (running + queued) · t_seq + (context in use + queued) · t_ctx.
+    """
+    tokens = situation.work.output_tokens * situation.settings.decode
+    return [replica.beside * tokens for replica in situation.replicas] if tokens else None

@@ -9,10 +9,11 @@ def ramp(situation: Situation) -> list[float] | None:
     """What its wait lacks to the fleet's mean, × the part of `ramp_seconds` that is left. None when nobody ramps."""
     ramp_ms = 1000 * situation.settings.ramp_seconds
     since_ms = situation.now_ms - ramp_ms
-    if max([replica.serving_since_ms for replica in situation.replicas]) <= since_ms:
+    begun = [replica.serving_since_ms for replica in situation.replicas]
+    if max(begun) <= since_ms:
         return None
-    mean = situation.mean_wait
+    mean, share = situation.mean_wait, 1 / ramp_ms if ramp_ms else 0.0
     return [
-        max(0.0, mean - own) * max(0.0, replica.serving_since_ms - since_ms) / ramp_ms
-        for own, replica in zip(situation.waits, situation.replicas, strict=True)
+        (mean - own) * (since - since_ms) * share if mean > own and since > since_ms else 0.0
+        for own, since in zip(situation.waits, begun, strict=True)
     ]
