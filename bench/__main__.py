@@ -21,6 +21,7 @@ from bench import (
     fallback,
     page_parse,
     parse_cost,
+    pick_cost,
     picks_shared,
     report,
     weight_shift,
@@ -43,6 +44,7 @@ EXT_PROC_CPU = "ext-proc-cpu"
 APART: dict[str, tuple[str, Callable[[float], list[dict[str, Any]]]]] = {
     "memory": ("64 bodies of 10 MiB at once", body_memory.measure),
     "parse": ("reading a body, beside one bare decode of it", lambda _: parse_cost.figures()),
+    "pick": ("choosing the replica, and the prefix index", lambda _: pick_cost.figures()),
     "page": ("reading an engine's metrics page", lambda _: page_parse.figures()),
     "agent-latency": ("an agent that reads eight engines", lambda seconds: agent_latency.measure(4 * seconds)),
     "agent-fleet": ("1,000 endpoints published ten times a second", lambda seconds: agent_fleet.measure(2 * seconds)),
