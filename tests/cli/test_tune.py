@@ -7,6 +7,7 @@ import json
 import pytest
 
 from tests.cli.conftest import Desk
+from tests.controller.world import A, B
 from tidegate.domain.tunable import plain
 from tidegate.domain.tuning import REGISTRY
 
@@ -68,6 +69,22 @@ def test_a_dry_run_shows_each_cluster_before_and_after(desk: Desk) -> None:
         "  sdxl: 2 → 2 (as before)",
         "nothing was changed (--dry-run)",
     ]
+
+
+def test_a_dry_run_shows_the_shares_that_other_rules_of_weights_lead_to(desk: Desk) -> None:
+    """KV use is 0.4 and 0.75: by load 600 and 250 of 1000, by number format alone 990 each."""
+    said = desk.run("tune", "set", "weight.policy", "static", "--cluster", "phi-3", "--dry-run").out
+    assert "phi-3, once its weights have settled:" in said
+    rows = {line.split()[0]: line.split()[1:7] for line in said.splitlines() if line.strip().startswith("10.0.0")}
+    assert rows == {
+        A: ["600", "→", "990", "70.6%", "→", "50.0%"],
+        B: ["250", "→", "990", "29.4%", "→", "50.0%"],
+    }
+    assert "settled" not in desk.run("tune", "set", "load.latency", "0.9", "--dry-run").out, "no latency is known"
+    desk.run("weight", "set", "phi-3", A, "600")
+    desk.decide()
+    said = desk.run("tune", "set", "weight.policy", "static", "--dry-run").out
+    assert "600 → 600" in said, "a pin stays"
 
 
 def test_what_redis_cli_wrote_badly_is_refused_once_and_the_last_good_value_shows(desk: Desk) -> None:

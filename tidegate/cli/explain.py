@@ -117,8 +117,9 @@ def words(one: Mapping[str, Any], weights: Mapping[str, float], now_ms: int) -> 
     share = one.get("traffic_ratio")
     part = "" if share is None else f", {share:.1%} of the cluster's traffic by weight"
     yield f"Its weight is {_shown(one['weight'])} of 1000{part}: {_printable(one['reason'])}."
-    if (orders := list(_orders(one, now_ms))) and one.get("automatic") is not None:
-        yield from orders
+    orders = list(_orders(one, now_ms))
+    yield from orders
+    if orders and one.get("automatic") is not None:
         yield f"Without the order its weight would be {one['automatic']}."
     yield from _load_words(one.get("load") or {}, weights)
     yield from _average_words(one)

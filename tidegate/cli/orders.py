@@ -29,11 +29,15 @@ Yes = Annotated[bool, typer.Option("--yes", "-y", help="do not ask, also where a
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """What a command sees before it acts: replicas by cluster, and what operators typed. `now_ms` is the store's."""
+    """What a command sees before it acts: replicas by cluster, and what operators typed. `now_ms` is the store's.
+
+    `explained` is what the controller says of each replica, by cluster and address.
+    """
 
     replicas: Mapping[str, Sequence[Standing]]
     keys: RawOperatorKeys
     now_ms: int
+    explained: Mapping[str, Mapping[str, Mapping[str, Any]]] = field(default_factory=dict)
 
     def typed(self, key: str, name: str) -> str | None:
         """The text of a field, None where there is none."""
@@ -42,7 +46,10 @@ class Scene:
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What a command is about to write, why, and the replicas of `cluster` that it orders otherwise, by address."""
+    """What a command is about to write, why, and the replicas of `cluster` that it orders otherwise, by address.
+
+    `settled` are those of any cluster, by name and address, that come to another weight as time goes by.
+    """
 
     changes: Sequence[FieldChange]
     why: str
@@ -50,6 +57,7 @@ class Order:
     cluster: str | None = None
     standings: Mapping[str, Standing] = field(default_factory=dict)
     effects: Sequence[str] = ()
+    settled: Mapping[str, Mapping[str, Standing]] = field(default_factory=dict)
 
 
 async def look(store: Store, target: Target) -> Scene:
@@ -66,7 +74,7 @@ async def look(store: Store, target: Target) -> Scene:
         ]
         for cluster in report["clusters"]
     }
-    return Scene(replicas, keys, round(await store.time_ms()))
+    return Scene(replicas, keys, round(await store.time_ms()), explain)
 
 
 def carry_out(target: Target, draft: Callable[[Scene], Order], *, dry_run: bool, yes: bool) -> None:
@@ -154,6 +162,10 @@ def _show(order: Order, scene: Scene) -> None:
         console.print(effect, markup=False)
     if order.cluster is not None and order.cluster in scene.replicas and order.standings:
         _show_shares(console, scene.replicas[order.cluster], order)
+    for cluster, standings in order.settled.items():
+        console.print(f"{cluster}, once its weights have settled:", markup=False)
+        replicas = scene.replicas[cluster]
+        console.print(_share_table(replicas, after(replicas, standings)))
     console.print("nothing was changed (--dry-run)")
 
 

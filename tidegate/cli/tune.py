@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Annotated, Any
 
 import typer
 from rich.markup import escape
 
+from controller.decide import rules_of
 from tidegate.cli.connection import Target, on_cluster
 from tidegate.cli.look import new_console, new_table
 from tidegate.cli.orders import DryRun, Order, Scene, carry_out, known_cluster, look
 from tidegate.domain.errors import ConfigError
 from tidegate.domain.operators import FieldChange
+from tidegate.domain.shares import Standing, settled
 from tidegate.domain.tunable import Tunable, plain
 from tidegate.domain.tuning import EVERYWHERE, GROUPS, check, check_tunes, find, in_force
 from tidegate.domain.upstream import TUNE_PREFIX
+from tidegate.domain.weights import DEFAULT as RULES
 
 Name = Annotated[str, typer.Argument(help="name of the tunable, as `tune list` prints it")]
 Scope = Annotated[str | None, typer.Option("--cluster", help="for that cluster alone; without it, for all of them")]
@@ -89,6 +93,7 @@ def tune_set(
             why="tuned",
             done=f"{name} is {value} {where}",
             effects=_effects(target, scene, _find(name), scope, value),
+            settled=_settled(scene, name, scope, value),
         )
 
     carry_out(target, draft, dry_run=dry_run, yes=True)
@@ -110,7 +115,8 @@ def tune_unset(target: Target, name: Name, cluster: Scope = None, dry_run: DryRu
             effects = _effects(target, scene, find(name), scope, None)
         except ValueError:
             effects = []
-        return Order(changes, why="untuned", done=f"{done}{f' in {cluster}' if cluster else ''}", effects=effects)
+        done += f" in {cluster}" if cluster else ""
+        return Order(changes, why="untuned", done=done, effects=effects, settled=_settled(scene, name, scope, None))
 
     carry_out(target, draft, dry_run=dry_run, yes=True)
 
@@ -166,10 +172,7 @@ def _row(tunable: Tunable, cluster: str | None, value: str, origin: str) -> dict
 
 def _effects(target: Target, scene: Scene, tunable: Tunable, scope: str, value: str | None) -> list[str]:
     """One line a cluster: the value in force before and after."""
-    then = {s: dict(fields) for s, fields in scene.keys.tunes.items()}
-    then.setdefault(scope, {}).pop(tunable.name, None)
-    if value is not None:
-        then[scope][tunable.name] = value
+    then = _tuned(scene, tunable.name, scope, value)
     unit = f" {tunable.unit}" if tunable.unit else ""
     lines = []
     for cluster in [scope] if scope else scene.replicas:
@@ -178,6 +181,32 @@ def _effects(target: Target, scene: Scene, tunable: Tunable, scope: str, value: 
         becomes = text if text is not None else _default(target, tunable, cluster)[0]
         lines.append(f"  {cluster}: {was} → {becomes}{unit}" + ("" if was != becomes else " (as before)"))
     return lines
+
+
+def _tuned(scene: Scene, name: str, scope: str, value: str | None) -> dict[str, dict[str, str]]:
+    """The tunes once `name` is `value` in that scope, or is gone from it."""
+    then = {s: dict(fields) for s, fields in scene.keys.good_tunes().items()}
+    then.setdefault(scope, {}).pop(name, None)
+    if value is not None:
+        then[scope][name] = value
+    return then
+
+
+def _settled(scene: Scene, name: str, scope: str, value: str | None) -> dict[str, dict[str, Standing]]:
+    """By cluster, the replicas whose weight would come to differ by what was tuned."""
+    then, moved = _tuned(scene, name, scope, value), {}
+    for cluster in [scope] if scope in scene.replicas else scene.replicas:
+        explained = scene.explained.get(cluster, {})
+        was, becomes = (
+            settled(explained, rules_of(cluster, tunes, RULES)) for tunes in (scene.keys.good_tunes(), then)
+        )
+        if was != becomes:
+            moved[cluster] = {
+                r.address: replace(r, automatic=becomes[r.address])
+                for r in scene.replicas[cluster]
+                if r.address in becomes
+            }
+    return moved
 
 
 def _print(rows: list[dict[str, Any]], *, json_output: bool) -> None:

@@ -6,7 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from tidegate.domain.load import LoadRules
 from tidegate.domain.sample import Status
+from tidegate.domain.weight_settings import WeightPolicy
+from tidegate.domain.weights import Rules, target_share
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +42,36 @@ def standing(address: str, weight: int | None, why: Mapping[str, Any]) -> Standi
         drained=why.get("drained"),
         status=why.get("status"),
     )
+
+
+def settled(explained: Mapping[str, Mapping[str, Any]], rules: Rules) -> dict[str, int]:
+    """The automatic weights (1…1000) by address that `rules` lead to while everything stays as explained.
+
+    capacity × (1 − load) without smoothing, ramps and steps; a replica of unknown load counts as the mean of the
+    others, as the controller does it. One without a capacity is left out. Capacities are those explained, which the
+    policy `static` would take from the number format.
+    """
+    felt = {address: _felt(why.get("load") or {}, rules) for address, why in explained.items()}
+    known = [load for load in felt.values() if load is not None]
+    neutral = sum(known) / len(known) if known else 0.0
+    return {
+        address: max(1, round(1000 * target_share(why["capacity"], neutral if load is None else load, rules.weight)))
+        for (address, why), load in zip(explained.items(), felt.values(), strict=True)
+        if why.get("capacity") is not None
+    }
+
+
+def _felt(parts: Mapping[str, Any], rules: Rules) -> float | None:
+    if rules.weight.policy == WeightPolicy.STATIC:
+        return 0.0
+    return parts.get("latency") if rules.weight.policy == WeightPolicy.LATENCY else _total(parts, rules.load)
+
+
+def _total(parts: Mapping[str, Any], rules: LoadRules) -> float | None:
+    pairs = [(getattr(rules.weights, name), parts.get(name)) for name in ("latency", "vram", "entropy")]
+    known = [(weight, part) for weight, part in pairs if part is not None]
+    scale = sum(weight for weight, _ in known)
+    return sum(weight * part for weight, part in known) / scale if scale > 0 else None
 
 
 def after(replicas: Sequence[Standing], changed: Mapping[str, Standing]) -> list[Standing]:
