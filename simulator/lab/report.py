@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any, Final
@@ -25,6 +26,12 @@ class Report:
     def estimate(self, policy: str, load: float, figure: str) -> Estimate:
         """Mean and interval of a figure over the seeds."""
         return estimate([getattr(run, figure) for run in self.runs if (run.policy, run.load) == (policy, load)])
+
+    def ratio(self, policy: str, other: str, load: float, figure: str) -> Estimate:
+        """A figure over another policy's, seed by seed: both meet the same calls, so that the seeds' spread cancels."""
+        theirs = {run.seed: getattr(run, figure) for run in self.runs if (run.policy, run.load) == (other, load)}
+        own = [run for run in self.runs if (run.policy, run.load) == (policy, load)]
+        return estimate([getattr(run, figure) / theirs[run.seed] if theirs[run.seed] else math.nan for run in own])
 
     def best_baseline(self, load: float, figure: str, *, least: bool) -> tuple[str, float] | None:
         """The baseline (neither pick nor oracle) with the best mean of a figure; None without baselines."""

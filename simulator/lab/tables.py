@@ -74,16 +74,20 @@ def _cell(value: Estimate, factor: float, unit: str) -> str:
     return f"{mean:.{min(digits, 3)}f}{spread}{unit}"
 
 
+def _ratio(value: Estimate) -> str:
+    spread = "" if math.isnan(value.half_width) else f" ±{value.half_width:.3f}"
+    return f"{value.mean:.3f}{spread} ×"
+
+
 def _verdict(report: Report, load: float) -> Iterator[Text]:
-    """Pick against the best baseline and the oracle."""
+    """Pick against the best baseline and the oracle, seed by seed."""
     if JUDGED not in report.plan.policies:
         return
     for name, figure, least in (("TTFT p90", "ttft_p90_ms", True), ("goodput", "goodput_rps", False)):
-        own = report.estimate(JUDGED, load, figure).mean
         said = []
         if (best := report.best_baseline(load, figure, least=least)) is not None and best[1]:
-            said.append(f"{own / best[1]:.3f} × the best baseline's ({best[0]})")
-        if ORACLE in report.plan.policies and (limit := report.estimate(ORACLE, load, figure).mean):
-            said.append(f"{own / limit:.3f} × the oracle's")
+            said.append(f"{_ratio(report.ratio(JUDGED, best[0], load, figure))} the best baseline's ({best[0]})")
+        if ORACLE in report.plan.policies:
+            said.append(f"{_ratio(report.ratio(JUDGED, ORACLE, load, figure))} the oracle's")
         if said:
             yield Text(f"  pick's {name}: {', '.join(said)}")

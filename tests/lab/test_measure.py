@@ -85,6 +85,7 @@ def test_pick_is_compared_with_the_best_baseline_and_the_oracle(conversation: Tr
     plan = plan_of(conversation, ("pick", "random", "cache_aware", "oracle"), seeds=1)
     values = {"pick": 600.0, "random": 900.0, "cache_aware": 800.0, "oracle": 500.0}
     report = Report(plan, [run_of(name, 0, value) for name, value in values.items()])
+    assert report.ratio("pick", "oracle", 0.8, "ttft_p90_ms").mean == 1.2
     assert report.best_baseline(0.8, "ttft_p90_ms", least=True) == ("cache_aware", 800.0)
     said = [str(part) for part in tables(report)]
     assert any("0.750 × the best baseline's (cache_aware), 1.200 × the oracle's" in line for line in said)
