@@ -11,11 +11,13 @@ import pytest
 from ext_proc.flow.later import Later
 from tests.conftest import until
 from tests.ext_proc.parts import Answer, Picker, sample, topology
+from tidegate.cli.report import gather
 from tidegate.domain.flow.classes import Classes, RequestClass
 from tidegate.domain.flow.settings import FlowSettings
 from tidegate.domain.pick.settings import PickSettings
 from tidegate.domain.routing import RouteMatch
 from tidegate.domain.sample import Status
+from tidegate.store.memory import MemoryStore
 
 ONE, TWO = "10.0.0.1:8000", "10.0.0.2:8000"
 PRIORITY = "request.headers['x-tidegate-priority']"
@@ -279,3 +281,17 @@ async def test_while_urgent_requests_come_others_leave_them_room() -> None:
     picker.now_ms += 60_000
     crowd(picker, 0.92)
     assert not isinstance(picker.reply(body()), Later)
+
+
+async def test_status_adds_up_what_waits_in_every_ext_proc() -> None:
+    picker = full(timeout_ms=30_000)
+    waits(picker)
+    waits(picker, **{PRIORITY: "low"})
+    store = MemoryStore(lambda: picker.now_ms)
+    for instance in ("a", "b"):
+        told = {"queues": picker.gates.report(picker.now_ms)}
+        await store.beat("ext_proc", instance, told, ttl_ms=3000)
+    queue = (await gather(store, picker.topology, picker.now_ms))["queues"]["phi-3"]
+    assert (queue["waiting"], queue["bytes"]) == (4, 4 * len(body()))
+    assert queue["priorities"] == {"normal": 2, "low": 2}
+    assert queue["classes"] == {"default": 4}

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from tidegate.domain.errors import StoreError
 from tidegate.domain.sample import EndpointSample
@@ -11,6 +12,7 @@ from tidegate.domain.topology import Topology
 from tidegate.store.ports import Store
 
 SERVICES = ("agent", "controller", "xds", "ext_proc")
+EMPTY_QUEUE: Final[Mapping[str, Any]] = {"waiting": 0, "bytes": 0, "oldest_ms": None, "priorities": {}, "classes": {}}
 NO_LOAD: dict[str, float | None] = {"latency": None, "vram": None, "entropy": None, "total": None}
 
 
@@ -78,15 +80,20 @@ async def _gather(store: Store, topology: Topology | None, now_ms: int) -> dict[
 
 
 def _queues(pickers: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
-    """What waits in the gateway by cluster, over all instances of ext_proc: requests, bytes, the oldest one's wait."""
+    """What waits in the gateway by cluster, over all instances of ext_proc: requests, bytes, the oldest one's wait.
+
+    `priorities` and `classes` are the requests by each.
+    """
     found: dict[str, dict[str, Any]] = {}
     for info in pickers.values():
         for cluster, queue in (info.get("queues") or {}).items():
-            total = found.setdefault(cluster, {"waiting": 0, "bytes": 0, "oldest_ms": None})
+            total = found.setdefault(cluster, dict(EMPTY_QUEUE))
             total["waiting"] += queue.get("waiting") or 0
             total["bytes"] += queue.get("bytes") or 0
             waits = [ms for ms in (total["oldest_ms"], queue.get("oldest_ms")) if ms is not None]
             total["oldest_ms"] = max(waits, default=None)
+            for kind in ("priorities", "classes"):
+                total[kind] = dict(Counter(total[kind]) + Counter(queue.get(kind) or {}))
     return found
 
 
