@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from bench.load.asyncio_client import quantile
 from bench.overload.load import BROKEN, Outcome
@@ -23,6 +23,12 @@ def share(outcomes: Iterable[Outcome], kind: str, of: Sequence[str], since: floa
     """The part of `kind` in the answers of the kinds `of` that ended between two moments."""
     served = Counter(one.kind for one in outcomes if one.status == "200" and since <= one.ended_at <= until)
     return served[kind] / max(1, sum(served[one] for one in of))
+
+
+def part(early: Mapping[str, float], late: Mapping[str, float], kind: str, of: Sequence[str]) -> float:
+    """The part of `kind` in what was placed of the kinds `of` between two looks at the counters."""
+    placed = {one: late.get(one, 0.0) - early.get(one, 0.0) for one in of}
+    return placed[kind] / max(1.0, sum(placed.values()))
 
 
 def unanswered(outcomes: Iterable[Outcome]) -> int:

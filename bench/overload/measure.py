@@ -13,17 +13,17 @@ from pathlib import Path
 from typing import Any, Final
 
 from bench.load.asyncio_client import quantile
-from bench.overload.figures import ratio, share, ttfts, unanswered
+from bench.overload.figures import part, ratio, ttfts, unanswered
 from bench.overload.load import HUNG_UP, Kind, Outcome, Shape, saturate, send_all
 from bench.overload.world import World, world
 
 SECONDS: Final = 60.0
 ENGINES: Final = 2
-KV_BLOCKS: Final = 256
+KV_BLOCKS: Final = 1024
 TIMES: Final = 3.0
 URGENT_RATIO: Final = 0.1
 """Urgent requests, as a part of what the engines can serve."""
-URGENT_TOKENS: Final = 1500
+URGENT_TOKENS: Final = 1000
 HANG_UP_RATIO: Final = 0.05
 EMPTY_SECONDS: Final = 60.0
 MIB: Final = 1 << 20
@@ -63,10 +63,13 @@ async def _measured(one: World, seconds: float) -> list[dict[str, Any]]:
     before = one.memory_bytes()
     began = time.monotonic()
     sending = asyncio.create_task(send_all(one.gateway, kinds(capacity), shape, seconds))
+    await asyncio.sleep(seconds / 4)
+    early = await asyncio.to_thread(one.served)
     depth, memory = await _watched(one, began + seconds)
+    late = await asyncio.to_thread(one.served)
     outcomes = await sending
     emptied = await _emptied(one)
-    steady = share(outcomes, "gold", ("gold", "silver"), began + seconds / 4, began + seconds)
+    steady = part(early, late, "gold", ("gold", "silver"))
     eased = one.metrics()['tidegate_queue_outcomes_total{cluster="c",outcome="eased"}']
     return _rows(capacity, alone, outcomes, steady, depth, (memory - before) / MIB, emptied, eased)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import sys
 import urllib.request
 from collections.abc import Iterator
@@ -20,6 +21,7 @@ CLASSES: Final = [
     {"name": "gold", "match": {"header": {"x-tier": "gold"}}, "weight": 3},
     {"name": "silver", "match": {"header": {"x-tier": "silver"}}, "weight": 1},
 ]
+SERVED: Final = r'tidegate_queue_served_total\{class="([^"]+)",cluster="c",priority="normal"\}'
 TIDEGATE: Final = (sys.executable, "-m", "tidegate.cli.main")
 
 
@@ -40,6 +42,11 @@ class World:
     def waiting(self) -> float:
         """Requests in ext_proc's queues."""
         return sum(value for name, value in self.metrics().items() if name.startswith("tidegate_queue_requests{"))
+
+    def served(self) -> dict[str, float]:
+        """Requests of priority 0 that were placed, by class."""
+        found = ((re.fullmatch(SERVED, name), value) for name, value in self.metrics().items())
+        return {match[1]: value for match, value in found if match}
 
     def memory_bytes(self) -> int:
         """What ext_proc has in memory."""
@@ -65,7 +72,7 @@ def world(folder: Path, engines: int, kv_blocks: int) -> Iterator[World]:
 
 def _engine(stack: contextlib.ExitStack, folder: Path, number: int, kv_blocks: int) -> str:
     port, log = free_port(), folder / f"engine-{number}.log"
-    sizes = ("--kv-blocks", str(kv_blocks), "--max-model-len", "2048", "--seed", str(number))
+    sizes = ("--kv-blocks", str(kv_blocks), "--max-model-len", "2048", "--speed", "0.5", "--seed", str(number))
     process = processes.start([*TIDEGATE, "engine-sim", "--port", str(port), "--model", MODEL, *sizes], log)
     stack.callback(processes.stop, process)
     processes.wait_for(lambda: accepts(port), process, log)
