@@ -22,13 +22,15 @@ from tidegate.store.ports import ClusterDecision, RawOperatorKeys
 class World:
     """What the store said at `now_ms` (Unix milliseconds).
 
-    `strays` are operators' keys that are for nobody, and why, as found a while ago.
+    `entropies` (0…1) are the request-class mixes by cluster and address, where pickers tell them. `strays` are
+    operators' keys that are for nobody, and why, as found a while ago.
     """
 
     now_ms: int
     keys: RawOperatorKeys
     samples: Sequence[EndpointSample]
     membership: Membership
+    entropies: Mapping[tuple[str, str], float] = field(default_factory=dict)
     strays: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -46,7 +48,10 @@ def decide_all(
     samples = {(s.cluster, s.address): s for s in world.samples}
     decisions, memories = [], {}
     for cluster in topology.clusters:
-        replicas = [_replica(cluster, address, samples, intent, before) for address in members[cluster.name]]
+        replicas = [
+            _replica(cluster, address, samples, intent, before, world.entropies.get((cluster.name, address)))
+            for address in members[cluster.name]
+        ]
         decided = decide(
             replicas,
             kind=cluster.kind,
@@ -77,12 +82,14 @@ def _replica(
     samples: Mapping[tuple[str, str], EndpointSample],
     intent: Intent,
     before: State,
+    entropy: float | None,
 ) -> Replica:
     sample = samples.get((cluster.name, address))
     return Replica(
         address=address,
         precision=_precision(sample, cluster),
         sample=sample,
+        entropy=entropy,
         pinned=intent.pins.get(cluster.name, {}).get(address),
         drained=intent.drains.get(cluster.name, {}).get(address),
         memory=before.memory(cluster.name, address),

@@ -17,6 +17,7 @@ from prometheus_client import CollectorRegistry
 from controller.audit import OPERATOR, changes, explained_alike, unsaid
 from controller.decide import World, decide_all
 from controller.instruments import Instruments
+from controller.mixes import entropies
 from controller.orders import joined
 from controller.state import State, restored
 from tidegate.domain.errors import NotLeading, StoreError, StoreRefused
@@ -36,6 +37,7 @@ BEAT_TTL_MS: Final = 3_000
 LEASE_MS: Final = 2_000
 """How long a lead outlives a leader that was killed: takeover, with a tick more, is done within three seconds."""
 RENEW_SECONDS: Final = 0.5
+MIXES_EVERY_SECONDS: Final = 1.0
 STANDBY_SECONDS: Final = 1.0
 """Between two looks of a controller that stands by, so that it knows the members when it takes over."""
 EXPLAIN_EVERY_MS: Final = 1_000
@@ -78,6 +80,7 @@ async def run(
         asyncio.create_task(own.run(), name="clock"),
         asyncio.create_task(controller.keep_lead(), name="lease"),
         asyncio.create_task(_look_for_strays(controller)),
+        asyncio.create_task(_look_at_mixes(controller)),
     ]
     try:
         await _loop(controller, instruments, tick_ms / 1000)
@@ -107,6 +110,7 @@ class Controller:
     _state: State | None = None
     _world: World | None = None
     _strays: Mapping[str, str] = field(default_factory=dict)
+    _entropies: Mapping[tuple[str, str], float] = field(default_factory=dict)
     _explained_at_ms: dict[str, int] = field(default_factory=dict)
     _beat_at_ms: int | None = None
     _lease: Lease | None = None
@@ -248,7 +252,18 @@ class Controller:
         (registered, departed), now_ms = await self.store.roll(), self.clock()
         known = self._world.membership if self._world is not None else Membership()
         membership = known.after(registered, now_ms, departed)
-        return World(now_ms=now_ms, keys=keys, samples=samples, membership=membership, strays=self._strays)
+        return World(
+            now_ms=now_ms,
+            keys=keys,
+            samples=samples,
+            membership=membership,
+            entropies=self._entropies,
+            strays=self._strays,
+        )
+
+    async def look_at_mixes(self) -> None:
+        """What pickers tell of each replica's requests; it counts from the next tick on. Raises StoreError."""
+        self._entropies = entropies(await self.store.mixes())
 
     async def look_for_strays(self) -> None:
         """Find keys that are for no cluster or model of the file; they are said at the next tick. Raises StoreError."""
@@ -333,6 +348,14 @@ async def _look_for_strays(controller: Controller) -> None:
         with contextlib.suppress(StoreError):  # the loop says so
             await controller.look_for_strays()
         await asyncio.sleep(STRAYS_EVERY_SECONDS)
+
+
+async def _look_at_mixes(controller: Controller) -> None:
+    """Beside the ticks, as often as pickers tell them."""
+    while True:
+        with contextlib.suppress(StoreError):  # the loop says so
+            await controller.look_at_mixes()
+        await asyncio.sleep(MIXES_EVERY_SECONDS)
 
 
 async def _loop(controller: Controller, instruments: Instruments, tick_seconds: float) -> None:

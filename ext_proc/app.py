@@ -19,6 +19,7 @@ from ext_proc.flow.tuning import Tuning
 from ext_proc.health import Health
 from ext_proc.memory import keep_freed_memory
 from ext_proc.metrics import ExtProcMetrics
+from ext_proc.mix import MixBook
 from ext_proc.outputs import OUTPUTS, OutputBook, OutputMetrics
 from ext_proc.recent import RecentRequests
 from ext_proc.route import Routes
@@ -85,6 +86,7 @@ async def serve_on(
     gates = Gates(fleet, clock)
     tuning = Tuning(fleet, gates)
     QueueMetrics(registry, gates)
+    mix = MixBook(clock)
     decider = Decider(
         Routes(file.topology, fleet.cluster_listing, tokens.ratio_of),
         fleet,
@@ -98,6 +100,7 @@ async def serve_on(
         outputs=outputs,
         explain=file.gateway.explain,
         picks=PickLog(log, settings.log_picks) if settings.log_picks else None,
+        mix=mix,
     )
     tls = server_watch(settings.tls_cert, settings.tls_key, settings.tls_client_ca, TlsMetrics(registry))
     listens = {"listen": settings.listen, **({"own": worker.own_listen} if worker else {})}
@@ -121,6 +124,7 @@ async def serve_on(
     info |= await _listen(servers, listens)
     _start_tasks(service, store, clock, fleet, tokens, outputs, gates, tuning, settings, info, tls)
     _start_sharing(service, shared, fleet)
+    service.spawn("mix", lambda: mix.tell(store, instance_name()))
     log.info("ext_proc serves", **info)
     if worker is not None:
         say_ready(info)

@@ -13,6 +13,7 @@ from ext_proc.flow.sample_log import PickLog
 from ext_proc.flow.sorting import sort
 from ext_proc.flow.weigh import FirstGuess, Outputs, cost_of, work_of
 from ext_proc.metrics import ExtProcMetrics
+from ext_proc.mix import MixBook
 from ext_proc.parse.request import parse_request
 from ext_proc.recent import Read, RecentRequests
 from ext_proc.responses import refused, routed, written
@@ -37,7 +38,7 @@ class Decider:
     """Decides requests on the current view.
 
     `clock` gives Unix milliseconds; `recent` keeps the last requests, if any; `outputs` knows how long answers are;
-    `explain` allows clients to ask why; `picks` logs some of the picks.
+    `explain` allows clients to ask why; `picks` logs some of the picks; `mix` counts the classes of what went where.
     """
 
     def __init__(
@@ -55,10 +56,11 @@ class Decider:
         outputs: Outputs | None = None,
         explain: bool = False,
         picks: PickLog | None = None,
+        mix: MixBook | None = None,
     ) -> None:
         self._routes, self._tokens, self._metrics = routes, tokens, metrics
         self._max_request_bytes, self._recent, self._picks = max_request_bytes, recent, picks
-        self._gates = gates or Gates(fleet, clock)
+        self._gates, self._mix = gates or Gates(fleet, clock), mix
         self._classes, self._outputs, self._explain = classes or Classes(), outputs or FirstGuess(), explain
 
     def decide(self, body: bytes, attributes: Attributes) -> Reply:
@@ -145,6 +147,8 @@ class Decider:
         self._metrics.decided(there.cluster, "pick" if destinations else "weights")
         self._tokens.dispatched(there.cluster, info)
         self._outputs.dispatched(there.cluster, info)
+        if self._mix is not None and outcome.pick.chosen:
+            self._mix.dispatched(there.cluster, outcome.pick.chosen[0].address, info)
         if self._recent is not None:
             self._recent.sent(there.cluster, there.write_model, destinations, read)
         if self._picks is not None:

@@ -55,6 +55,8 @@ CALLS: dict[str, Callable[[RedisStore], Any]] = {
     "beat": lambda store: store.beat("xds", "a", {}, ttl_ms=LONG_MS),
     "leave": lambda store: store.leave("xds", "a"),
     "present": lambda store: store.present(),
+    "tell_mix": lambda store: store.tell_mix("a", {"phi-3": {"a:1": {5: 1}}}, ttl_ms=LONG_MS),
+    "mixes": lambda store: store.mixes(),
     "take_lead": lambda store: store.take_lead("a", ttl_ms=LONG_MS),
     "keep_lead": lambda store: store.keep_lead(Lease("a", 1), ttl_ms=LONG_MS),
     "resign": lambda store: store.resign(Lease("a", 1)),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import Final
 from zlib import crc32
 
@@ -15,7 +16,7 @@ SPAN_SECONDS: Final = 60
 """How long a request counts: as long as the p99 looks back."""
 FEWEST: Final = 20
 """Requests without which the mix is unknown: fewer cannot be mixed, whoever sends them."""
-_BYTES_OF_TOKEN: Final = 4
+_CHARS_OF_TOKEN: Final = 4
 
 
 def class_of(info: RequestInfo) -> int:
@@ -23,11 +24,16 @@ def class_of(info: RequestInfo) -> int:
 
     Equal requests have equal classes in every process and release. A limit that is absent is a step of its own.
     """
-    prompt = info.prompt_chars // _BYTES_OF_TOKEN + (info.prompt_tokens or 0)
-    output = "none" if info.max_output_tokens is None else str(_step(info.max_output_tokens))
-    media = ",".join(sorted(str(kind) for kind, count in info.media.items() if count))
+    prompt = info.prompt_chars // _CHARS_OF_TOKEN + (info.prompt_tokens or 0)
+    output = None if info.max_output_tokens is None else _step(info.max_output_tokens)
+    media = ",".join(sorted(str(kind) for kind, count in info.media.items() if count)) if info.media else ""
     pixels = 0 if info.image is None else (info.image.width or 0) * (info.image.height or 0) * info.image.images
-    return crc32(f"{info.api}|{_step(prompt)}|{output}|{media}|{_step(pixels)}".encode()) % BUCKETS
+    return _bucket(str(info.api), _step(prompt), output, media, _step(pixels))
+
+
+@lru_cache(maxsize=4096)
+def _bucket(api: str, prompt: int, output: int | None, media: str, pixels: int) -> int:
+    return crc32(f"{api}|{prompt}|{output}|{media}|{pixels}".encode()) % BUCKETS
 
 
 def _step(size: int) -> int:

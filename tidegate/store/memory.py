@@ -13,7 +13,7 @@ from tidegate.domain.operators import FieldChange
 from tidegate.domain.sample import EndpointSample, NodeSample, NodeTick
 from tidegate.store import schema
 from tidegate.store.picks import PickBatch
-from tidegate.store.ports import ClusterDecision, Event, RawOperatorKeys
+from tidegate.store.ports import ClusterDecision, Event, Mix, RawOperatorKeys
 
 TICKS_KEPT = 10_000  # a reader that falls further behind loses its connection, as it does on Redis
 
@@ -39,6 +39,7 @@ class MemoryStore:
         self._logged = 0
         self._beats: dict[tuple[str, str], tuple[bytes, int]] = {}
         self._lead: tuple[Lease, int] | None = None
+        self._mixes: dict[str, tuple[bytes, int]] = {}
         self._readers: set[asyncio.Queue[NodeTick | None]] = set()
         self._nudged: set[asyncio.Queue[bool]] = set()
         self._pickers: set[asyncio.Queue[PickBatch | None]] = set()
@@ -233,6 +234,16 @@ class MemoryStore:
         now = self._now()
         if lease is not None and (self._lead is None or self._lead[0] != lease or self._lead[1] <= now):
             raise NotLeading("another controller leads")
+
+    async def tell_mix(self, instance: str, mix: Mix, *, ttl_ms: int) -> None:
+        """Keep it until `ttl_ms` has passed."""
+        self._mixes[instance] = (schema.to_json(mix), self._now() + ttl_ms)
+
+    async def mixes(self) -> list[Mix]:
+        """What each instance told that has not expired."""
+        now = self._now()
+        decoded = (schema.decode_mix(raw) for raw, expires in self._mixes.values() if expires > now)
+        return [mix for mix in decoded if mix is not None]
 
     async def nudge(self) -> None:
         """Hand a word to every reader."""

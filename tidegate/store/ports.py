@@ -12,6 +12,8 @@ from tidegate.domain.sample import EndpointSample, NodeSample, NodeTick
 from tidegate.domain.tuning import good_tunes
 from tidegate.store.picks import PickBatch
 
+Mix = Mapping[str, Mapping[str, Mapping[int, int]]]
+
 
 @dataclass(frozen=True, slots=True)
 class RawOperatorKeys:
@@ -180,6 +182,16 @@ class Leadership(Protocol):
         """The lease in force."""
 
 
+class Mixes(Protocol):
+    """Which classes of requests each replica got, as pickers tell it: cluster → address → class → requests."""
+
+    async def tell_mix(self, instance: str, mix: Mix, *, ttl_ms: int) -> None:
+        """What `instance` sent in the last minute; forgotten when `ttl_ms` passes."""
+
+    async def mixes(self) -> list[Mix]:
+        """What each instance told last. What is not of that shape is left out."""
+
+
 class Nudges(Protocol):
     """A word that something was decided, for whoever would else find it at the next look.
 
@@ -223,6 +235,7 @@ class Store(
     OperatorKeys,
     DecisionLog,
     Leadership,
+    Mixes,
     Nudges,
     PickShare,
     Presence,

@@ -36,7 +36,7 @@ from tidegate.store import commands, schema
 from tidegate.store.commands import Command
 from tidegate.store.fields import text, texts
 from tidegate.store.picks import PickBatch, decode_picks, encode_picks
-from tidegate.store.ports import ClusterDecision, Event, RawOperatorKeys
+from tidegate.store.ports import ClusterDecision, Event, Mix, RawOperatorKeys
 
 FENCED_TRIES = 3
 
@@ -76,6 +76,7 @@ class RedisStore:
         self._client, self._sentinel = _connect(self._url, timeout_seconds)
         self._atomic = self._url.scheme != CLUSTER_SCHEME
         self._subscriptions: set[Any] = set()
+        self._fenced = asyncio.Lock()
         self._closed = False
 
     # --- agents ---------------------------------------------------------------------------------------------
@@ -299,6 +300,25 @@ class RedisStore:
         _raise_wrong_type(held, self._keys.leader)
         return read_lease(text(held)) if held is not None else None
 
+    async def tell_mix(self, instance: str, mix: Mix, *, ttl_ms: int) -> None:
+        """SET with an end, and its place in the index."""
+        now = self._clock_ms()
+        await self._write(
+            [
+                ("SET", self._keys.mix(instance), schema.to_json(mix), "PX", ttl_ms),
+                ("ZADD", self._keys.mixes, now, instance),
+                ("ZREMRANGEBYSCORE", self._keys.mixes, "-inf", now - schema.INDEX_KEPT_MS),
+            ]
+        )
+
+    async def mixes(self) -> list[Mix]:
+        """What each instance of the index told that has not expired."""
+        [listed] = await self._read([("ZRANGE", self._keys.mixes, 0, -1)])
+        _raise_wrong_type(listed, self._keys.mixes)
+        told = await self._read([("GET", self._keys.mix(text(instance))) for instance in listed])
+        decoded = (schema.decode_mix(raw) for raw in told if isinstance(raw, bytes))
+        return [mix for mix in decoded if mix is not None]
+
     async def nudge(self) -> None:
         """PUBLISH on `decided`."""
         await self._write([("PUBLISH", self._keys.decided, b"")])
@@ -408,14 +428,15 @@ class RedisStore:
         self._refuse_when_closed()
         if not commands:
             return []
-        for _ in range(FENCED_TRIES):
-            replies = await self._guard(self._compared(commands, lease))
-            if replies is not None:
-                return self._raise_faults(replies)
+        async with self._fenced:  # or a long write and the extension of its own lease would wait for each other in turn
+            for _ in range(FENCED_TRIES):
+                replies = await self._guard(self._compared(commands, lease))
+                if replies is not None:
+                    return self._raise_faults(replies)
         raise StoreUnavailable(f"the key {self._keys.leader} in Redis changes all the time")
 
     async def _compared(self, commands: Sequence[Command], lease: Lease) -> list[Any] | None:
-        """None where the key changed in between: it may be ourselves who extended it."""
+        """None where the key changed in between: it may have expired, or another process of ours extended it."""
         async with self._client.pipeline(transaction=True) as pipeline:
             await pipeline.watch(self._keys.leader)
             if await pipeline.execute_command("GET", self._keys.leader) != lease.text.encode():

@@ -25,6 +25,7 @@ INDEX_KEPT_MS: Final = 3_600_000  # nodes and services leave their index an hour
 _encoder = msgspec.json.Encoder()
 _any_decoder = msgspec.json.Decoder()
 _tick_decoder = msgspec.json.Decoder(NodeTick)
+_mix_decoder = msgspec.json.Decoder(dict[str, dict[str, dict[int, int]]])
 _info_decoder = msgspec.json.Decoder(dict[str, Any])
 
 Reply = Mapping[bytes, bytes]
@@ -54,6 +55,8 @@ class Keys:
                  decided                           channel         an empty message: look at once
     Services:    service:{service}:{instance}      string, expires JSON with beat_at_ms
                  services                          zset            {service}|{instance} by beat_at_ms
+                 mix:{instance}                    string, expires JSON: cluster → host:port → class → requests
+                 mixes                             zset            {instance} by when it told
     ext_proc:    picks                             channel         dispatches of an instance, as `picks` draws them
     """
 
@@ -90,6 +93,13 @@ class Keys:
 
     def explain(self, cluster: str) -> str:
         return self.of(f"explain:{cluster}")
+
+    def mix(self, instance: str) -> str:
+        return self.of(f"mix:{instance}")
+
+    @property
+    def mixes(self) -> str:
+        return self.of("mixes")
 
     @property
     def leader(self) -> str:
@@ -388,6 +398,14 @@ def decode_event(reply: Reply) -> Event:
     optional = {name: said.get(name, "") for name in ("before", "after", "why")}
     at = count(reply.get(b"at_ms", b"")) or 0
     return Event(at_ms=at, who=said.get("who", ""), what=said.get("what", ""), **optional)
+
+
+def decode_mix(raw: bytes) -> dict[str, dict[str, dict[int, int]]] | None:
+    """`mix:{instance}`; None when it is not of that shape."""
+    try:
+        return _mix_decoder.decode(raw)
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return None
 
 
 def group_presence(
