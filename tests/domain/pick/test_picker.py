@@ -85,6 +85,14 @@ def test_a_backlog_of_the_fleet_makes_misses_dearer() -> None:
     assert parts[1] / parts[0] == pytest.approx(1 + 10 * 14_000 / 14_000, rel=0.1)
 
 
+def test_a_queue_at_one_replica_makes_misses_no_dearer() -> None:
+    """Else a long prompt would follow its prefix into a queue without end, past idle replicas."""
+    fleet = Fleet(2, price=100.0)
+    for _ in range(50):
+        fleet.picker.sent(ONE, LONG, NOW)
+    assert fleet.named(LONG)[0] == TWO
+
+
 def test_the_shared_first_block_of_all_prompts_draws_nobody() -> None:
     """In a real trace every prompt begins alike: longest prefix sends all of them to one replica."""
     fleet = Fleet(8)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidegate.domain.pick.queued import HEAD_SHARE, Entry, Queued
+from tidegate.domain.pick.queued import BESIDE_STEP, HEAD_SHARE, Entry, Queued
 
 
 def ledger(*tokens: float, rate: float = 1.0) -> tuple[Queued, list[Entry]]:
@@ -47,17 +47,23 @@ def test_prompts_of_others_are_no_debt() -> None:
 
 def test_what_waits_beyond_our_own_is_others_work() -> None:
     queued, _ = ledger(100)
-    queued.bounded(waiting=4, running=1, settled_before_ms=5, sampled_at_ms=10, prompt_tokens=500)
+    queued.bounded(waiting=4, running=1, settled_before_ms=5, sampled_at_ms=10, prompt_tokens=500, step_tokens=4096)
     assert queued.foreign == 3 * 500
-    queued.bounded(waiting=0, running=1, settled_before_ms=5, sampled_at_ms=10, prompt_tokens=500)
+    queued.bounded(waiting=0, running=1, settled_before_ms=5, sampled_at_ms=10, prompt_tokens=500, step_tokens=4096)
     assert queued.foreign == 0
 
 
 def test_an_idle_engine_has_nothing_before_it_but_what_it_cannot_have_seen() -> None:
     queued, _ = ledger(100, 200)
     queued.add(Entry(8, 50, 1, 10), 8)
-    queued.bounded(waiting=0, running=0, settled_before_ms=5, sampled_at_ms=10, prompt_tokens=500)
+    queued.bounded(waiting=0, running=0, settled_before_ms=5, sampled_at_ms=10, prompt_tokens=500, step_tokens=4096)
     assert queued.tokens == 50
+
+
+def test_what_never_arrived_does_not_stay_because_others_decode() -> None:
+    queued, _ = ledger(3000, 3000, 3000, 3000, 3000)
+    queued.bounded(waiting=1, running=90, settled_before_ms=5, sampled_at_ms=10, prompt_tokens=500, step_tokens=4096)
+    assert len(queued) == 1 + 1 + BESIDE_STEP
 
 
 def test_several_sequences_of_a_request_are_several_prompts() -> None:
@@ -75,7 +81,7 @@ def test_one_that_ended_needs_nothing_and_does_not_hide_the_next() -> None:
     queued.ended(first, 0)
     queued.ended(first, 0)
     assert (queued.tokens, queued.kv_tokens) == (100, 10)
-    queued.bounded(waiting=2, running=2, settled_before_ms=5, sampled_at_ms=10, prompt_tokens=500)
+    queued.bounded(waiting=2, running=2, settled_before_ms=5, sampled_at_ms=10, prompt_tokens=500, step_tokens=4096)
     assert len(queued) == 1
     queued.counted(1, 20, 20)
     assert (queued.tokens, len(queued)) == (0, 0)
@@ -117,7 +123,14 @@ def test_no_sum_ever_falls_below_zero_and_nothing_lost_stays(steps: list[tuple[s
         elif act == "count":
             queued.counted(one, now - lag, now)
         elif act == "bound":
-            queued.bounded(one, other, now - 2 * lag, now - lag, 100.0)
+            queued.bounded(
+                one,
+                other,
+                settled_before_ms=now - 2 * lag,
+                sampled_at_ms=now - lag,
+                prompt_tokens=100.0,
+                step_tokens=4096,
+            )
         elif act == "clear":
             queued.clear(now - one, now)
         elif act == "drain":

@@ -80,12 +80,14 @@ class ClusterPicker:
         Lower priorities are preferred.
         """
         replica = self._fleet.get(address)
+        known = replica is not None and replica.priority == priority
         if replica is None:
             replica = self._fleet.enter(address, self._settings)
             self._index.add(replica.slot, self._settings.kv_tokens)
         replica.destination, replica.priority = destination, priority
         replica.look()
-        self._fleet.level()
+        if not known:
+            self._fleet.level()
 
     def left(self, address: str) -> None:
         """The replica is gone, and what was sent there is forgotten."""

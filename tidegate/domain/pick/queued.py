@@ -14,6 +14,8 @@ from typing import Final
 
 ARRIVAL_MS: Final = 20.0
 """Milliseconds from a dispatch until an engine can have counted it."""
+BESIDE_STEP: Final = 2
+"""Prompts in prefill beyond those that fit a step: one that began in it, and one that ends in it."""
 HEAD_SHARE: Final = 0.95
 """How much of the first prompt may be done while the engine does not count it: it is not finished."""
 
@@ -105,28 +107,51 @@ class Queued:
         return tokens, left
 
     def bounded(
-        self, waiting: int, running: int, settled_before_ms: float, sampled_at_ms: float, prompt_tokens: float
+        self,
+        waiting: int,
+        running: int,
+        *,
+        settled_before_ms: float,
+        sampled_at_ms: float,
+        prompt_tokens: float,
+        step_tokens: float,
     ) -> None:
-        """A sample saw so many. Of what was sent before `settled_before_ms`, no more than these can be there.
+        """A sample saw so many. What was sent before `settled_before_ms` and is beyond them is gone: it never arrived,
+        or its client hung up.
 
+        Of those that run, no more are in prefill than fit a step of `step_tokens`, and a few; the others decode.
         `prompt_tokens` is what a prompt of others costs.
         """
-        entries = self._entries
-        settled = known = 0
-        for entry in entries:
-            if entry.at_ms > sampled_at_ms:
-                break
-            known += entry.prompts
-            settled += entry.prompts if entry.at_ms <= settled_before_ms else 0
-        while entries and settled > waiting + running and entries[0].at_ms <= settled_before_ms:
-            settled -= entries[0].prompts
-            known -= entries[0].prompts
+        settled = self._prompts_until(settled_before_ms)
+        most = waiting + min(running, self._prefilling(step_tokens))
+        while settled > most:
+            settled -= self._entries[0].prompts
             self._pop()
-        for entry in [e for e in entries if e.ended_ms is not None and e.ended_ms <= settled_before_ms]:
-            entries.remove(entry)
-            entry.queued = False
-        self.foreign = max(0, waiting - known) * prompt_tokens
+        self._forget_ended(settled_before_ms)
+        self.foreign = max(0, waiting - self._prompts_until(sampled_at_ms)) * prompt_tokens
         self._plan()
+
+    def _prompts_until(self, at_ms: float) -> int:
+        prompts = 0
+        for entry in self._entries:
+            if entry.at_ms > at_ms:
+                break
+            prompts += entry.prompts
+        return prompts
+
+    def _prefilling(self, step_tokens: float) -> int:
+        prompts, left = BESIDE_STEP, step_tokens
+        for entry in self._entries:
+            left -= entry.tokens
+            if left < 0:
+                break
+            prompts += entry.prompts
+        return prompts
+
+    def _forget_ended(self, before_ms: float) -> None:
+        for entry in [e for e in self._entries if e.ended_ms is not None and e.ended_ms <= before_ms]:
+            self._entries.remove(entry)
+            entry.queued = False
 
     def worked_off(self, now_ms: float) -> None:
         """For an engine that counts nothing: what must be done by its rate is done."""

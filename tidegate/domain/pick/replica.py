@@ -177,7 +177,14 @@ class Replica:
             queued.worked_off(now_ms)
         if running is not None and waiting is not None:
             settled_ms = at_ms - ARRIVAL_MS - settings.step_tokens * self.ms_per_token
-            queued.bounded(waiting, running, settled_ms, at_ms, self.prompt_tokens)
+            queued.bounded(
+                waiting,
+                running,
+                settled_before_ms=settled_ms,
+                sampled_at_ms=at_ms,
+                prompt_tokens=self.prompt_tokens,
+                step_tokens=settings.step_tokens,
+            )
         return anew
 
     def _learn_prompt(self, last: EndpointSample, sample: EndpointSample) -> None:

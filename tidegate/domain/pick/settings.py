@@ -58,7 +58,7 @@ _BY_FIELD: Final[Mapping[str, Tunable]] = {
     "price": _number(
         "pick.price",
         "price",
-        "how much dearer a token that no cache holds becomes with each second of the fleet's mean backlog",
+        "how much dearer a token that no cache holds becomes with each second of the fleet's backlog",
         unit="1/s",
         most=100.0,
     ),

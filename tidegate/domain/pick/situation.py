@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 from tidegate.domain.pick.replica import Replica
 from tidegate.domain.pick.settings import PickSettings
 from tidegate.domain.pick.work import Work
+
+SHORTER_PART: Final = 0.75
 
 
 @dataclass(slots=True)
@@ -15,7 +18,7 @@ class Situation:
     """Lists run along `replicas`. `uncached` are tokens to prefill, `waits` seconds until those queued are prefilled,
     `rooms` seconds until there is KV cache for it (None: everywhere at once).
 
-    `sessions` tells which replica a session was last sent to; `mean_wait` is the fleet's backlog in seconds.
+    `sessions` tells which replica a session was last sent to; `mean_wait` is the mean of `waits`.
     """
 
     work: Work
@@ -30,3 +33,12 @@ class Situation:
 
     def __post_init__(self) -> None:
         self.mean_wait = sum(self.waits) / len(self.waits)
+
+    @property
+    def backlog(self) -> float:
+        """Seconds that the fleet is behind: the mean over the less busy part of its replicas.
+
+        A queue at one replica alone is none of the fleet's: a miss elsewhere costs nobody anything.
+        """
+        shorter = sorted(self.waits)[: max(1, int(len(self.waits) * SHORTER_PART))]
+        return sum(shorter) / len(shorter)
