@@ -31,8 +31,8 @@ class FlowSettings:
     timeout_ms: int = 30_000
     look_ahead: int = 8
     most_passed: int = 64
-    urgent_spare_ratio: float = 0.1
-    urgent_hold_seconds: float = 0.05
+    urgent_spare_ratio: float = 0.2
+    urgent_hold_seconds: float = 0.02
     batch_window_ms: int = 0
     batch_max_requests: int = 32
     batch_max_prefill_tokens: int = 65_536
