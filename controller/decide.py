@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Final
 
 from controller.roster import roster
 from controller.state import State
@@ -96,10 +96,13 @@ def _replica(
     )
 
 
+_PRECISIONS: Final[Mapping[str, Precision]] = {one.value: one for one in Precision}
+
+
 def _precision(sample: EndpointSample | None, cluster: Cluster) -> Precision:
     """What the replica says of itself, where that is a known format, else what the file says of its cluster."""
     told = sample.precision if sample else None
-    return Precision(told) if told in set(Precision) else cluster.precision
+    return _PRECISIONS.get(told, cluster.precision) if told else cluster.precision
 
 
 def _published(cluster: str, decided: Sequence[Decision], intent: Intent) -> ClusterDecision:

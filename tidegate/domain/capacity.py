@@ -75,23 +75,35 @@ def observe(before: Measured, sample: EndpointSample | None) -> Measured:
     changes nothing.
     """
     if sample is None or sample.generation_tokens_total is None or sample.running is None:
-        return replace(before, spell=None)
+        return before if before.spell is None else _with_spell(before, None)
     at, generated, spell = sample.sampled_at_ms, sample.generation_tokens_total, before.spell
     if spell is not None and at == spell.last_ms:
         return before
-    fresh = Spell(began_ms=at, generated=generated, last_ms=at)
     if spell is None or generated < spell.generated or not 0 < at - spell.last_ms <= LONGEST_SPELL_MS:
-        return replace(before, spell=fresh)
-    spell = replace(
-        spell,
+        return _with_spell(before, Spell(began_ms=at, generated=generated, last_ms=at))
+    spell = Spell(
+        began_ms=spell.began_ms,
+        generated=spell.generated,
         last_ms=at,
         running_ms=spell.running_ms + sample.running * (at - spell.last_ms),
         samples=spell.samples + 1,
         queued=spell.queued + (1 if sample.waiting else 0),
     )
     if at - spell.began_ms < SPELL_MS:
-        return replace(before, spell=spell)
-    return _learned(replace(before, spell=fresh), spell, generated - spell.generated)
+        return _with_spell(before, spell)
+    fresh = Spell(began_ms=at, generated=generated, last_ms=at)
+    return _learned(_with_spell(before, fresh), spell, generated - spell.generated)
+
+
+def _with_spell(before: Measured, spell: Spell | None) -> Measured:
+    """`replace` in a third of its time: this runs for every replica and tick."""
+    return Measured(
+        spell=spell,
+        pace=before.pace,
+        width=before.width,
+        saturated_tokens_per_second=before.saturated_tokens_per_second,
+        spells=before.spells,
+    )
 
 
 def _learned(before: Measured, spell: Spell, tokens: int) -> Measured:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from tidegate.domain.sample import EndpointSample
@@ -86,7 +86,12 @@ class LoadIndex:
 
     def as_dict(self) -> dict[str, float | None]:
         """For `explain:`; four digits are enough to read."""
-        return {name: None if v is None else round(v, 4) for name, v in asdict(self).items()}
+        return {
+            "latency": None if self.latency is None else round(self.latency, 4),
+            "vram": None if self.vram is None else round(self.vram, 4),
+            "entropy": None if self.entropy is None else round(self.entropy, 4),
+            "total": None if self.total is None else round(self.total, 4),
+        }
 
 
 UNKNOWN_LOAD = LoadIndex()
@@ -127,11 +132,12 @@ def load_index(sample: EndpointSample, kind: Kind, rules: LoadRules, *, entropy:
     latency = normal_latency(sample.latency_p99_ms, rules.latency_target_ms)
     vram = normal_vram(sample, kind)
     weights = rules.weights
-    pairs = [(weights.latency, latency), (weights.vram, vram), (weights.entropy, entropy)]
-    known = [(weight, part) for weight, part in pairs if part is not None]
-    scale = sum(weight for weight, _ in known)
-    total = _clip(sum(weight * part for weight, part in known) / scale) if scale > 0 else None
-    return LoadIndex(latency=latency, vram=vram, entropy=entropy, total=total)
+    scale = weighted = 0.0
+    for weight, part in ((weights.latency, latency), (weights.vram, vram), (weights.entropy, entropy)):
+        if part is not None:
+            scale += weight
+            weighted += weight * part
+    return LoadIndex(latency, vram, entropy, _clip(weighted / scale) if scale > 0 else None)
 
 
 def _clip(ratio: float) -> float:

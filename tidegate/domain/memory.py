@@ -13,7 +13,7 @@ from tidegate.domain.ewma import EwmaSettings, Smoothed, settled
 from tidegate.domain.steady import FRESH_SECONDS, Steady
 
 DIGITS: Final = 5
-"""Significant digits of what is published: finer than a weight's thousandths, and short to read."""
+"""Decimals of published shares: finer than a weight's thousandths, and short to read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,21 +38,20 @@ class Memory:
     def published(self) -> dict[str, Any]:
         """The fields of `explain:` from which `remembered` goes on. Absent is unknown."""
         smoothed, steady, measured = self.smoothed, self.steady, self.measured
-        told = {
-            "at_ms": self.at_ms,
-            "weight": self.weight,
-            "share": _short(self.share),
-            "ramping_seconds": _short(self.ramping_seconds),
-            "smoothed": _short(smoothed.value if smoothed else None),
-            "plain_ewma": _short(smoothed.plain if smoothed else None),
-            "steady": _short(steady.value if steady else None),
-            "averaged_seconds": _short(steady.age_seconds if steady else None),
-            "pace": _short(measured.pace),
-            "width": _short(measured.width),
-            "width_spells": measured.spells or None,
-            "saturated_tokens_per_second": _short(measured.saturated_tokens_per_second),
-        }
-        return {name: value for name, value in told.items() if value is not None}
+        told: dict[str, Any] = {"at_ms": self.at_ms, "weight": self.weight, "share": round(self.share, DIGITS)}
+        if self.ramping_seconds is not None:
+            told["ramping_seconds"] = round(self.ramping_seconds, 2)
+        if smoothed is not None:
+            told["smoothed"], told["plain_ewma"] = round(smoothed.value, DIGITS), round(smoothed.plain, DIGITS)
+        if steady is not None:
+            told["steady"], told["averaged_seconds"] = round(steady.value, DIGITS), round(steady.age_seconds, 2)
+        if measured.pace is not None:
+            told["pace"] = round(measured.pace, 2)
+        if measured.width is not None:
+            told["width"], told["width_spells"] = round(measured.width, 2), measured.spells
+        if measured.saturated_tokens_per_second is not None:
+            told["saturated_tokens_per_second"] = round(measured.saturated_tokens_per_second, 1)
+        return told
 
 
 def remembered(told: Mapping[str, Any], ewma: EwmaSettings = DEFAULT_EWMA) -> Memory | None:
@@ -82,10 +81,6 @@ def remembered(told: Mapping[str, Any], ewma: EwmaSettings = DEFAULT_EWMA) -> Me
             saturated_tokens_per_second=_number(told.get("saturated_tokens_per_second")),
         ),
     )
-
-
-def _short(value: float | None) -> float | None:
-    return None if value is None else float(f"{value:.{DIGITS}g}")
 
 
 def _number(value: object, most: float = math.inf) -> float | None:

@@ -6,7 +6,7 @@ sample ─▶ capacity × (1 − load) ─▶ windowed EWMA ─▶ steady ─▶
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -90,21 +90,21 @@ class Decision:
         }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True)
 class _Look:
-    """A replica with what this moment adds: a sample only if it is fresh, and where its share should be."""
+    """A replica with what this moment adds: a sample only if it is fresh, and where its share should be.
+
+    Local to one call of `decide`, which fills in the last three; not frozen, since that takes three times as long.
+    """
 
     replica: Replica
     sample: EndpointSample | None
     measured: Measured
     load: LoadIndex
+    serves: bool
     capacity: float = 1.0
     target: float = 0.0
     smoothed: Smoothed | None = None
-
-    @property
-    def serves(self) -> bool:
-        return self.sample is not None and self.sample.status.takes_traffic
 
 
 def target_share(capacity: float, load: float, settings: WeightSettings = weight_settings.DEFAULT) -> float:
@@ -159,14 +159,17 @@ def _looks(replicas: Sequence[Replica], kind: Kind, now_ms: int, ttl_ms: int, ru
     looks = [_look(replica, kind, now_ms, ttl_ms, rules.load) for replica in replicas]
     relative = _relative([(look.replica, look.measured) for look in looks], rules.weight)
     neutral = _mean(_felt(look.load, rules.weight) for look in looks if look.serves)
-    return [_aimed(look, relative[look.replica.address], neutral, now_ms, rules) for look in looks]
+    for look in looks:
+        _aim(look, relative[look.replica.address], neutral, now_ms, rules)
+    return looks
 
 
 def _look(replica: Replica, kind: Kind, now_ms: int, ttl_ms: int, rules: LoadRules) -> _Look:
     sample = replica.sample if replica.sample is not None and replica.sample.is_fresh(now_ms, ttl_ms) else None
     known = replica.memory.measured if replica.memory else NOTHING
     load = load_index(sample, kind, rules, entropy=replica.entropy) if sample else UNKNOWN_LOAD
-    return _Look(replica=replica, sample=sample, measured=observe(known, sample), load=load)
+    serves = sample is not None and sample.status.takes_traffic
+    return _Look(replica, sample, observe(known, sample), load, serves)
 
 
 def _relative(measured: Sequence[tuple[Replica, Measured]], settings: WeightSettings) -> dict[str, float]:
@@ -182,11 +185,12 @@ def _felt(index: LoadIndex, settings: WeightSettings) -> float | None:
     return index.latency if settings.policy == WeightPolicy.LATENCY else index.total
 
 
-def _aimed(look: _Look, capacity: float, neutral: float, now_ms: int, rules: Rules) -> _Look:
+def _aim(look: _Look, capacity: float, neutral: float, now_ms: int, rules: Rules) -> None:
     felt = _felt(look.load, rules.weight)
-    target = target_share(capacity, neutral if felt is None else felt, rules.weight)
-    smoothed = _smoothed(look.replica.memory, target, now_ms, rules.ewma) if look.serves else None
-    return replace(look, capacity=capacity, target=target, smoothed=smoothed)
+    look.capacity = capacity
+    look.target = target_share(capacity, neutral if felt is None else felt, rules.weight)
+    if look.serves:
+        look.smoothed = _smoothed(look.replica.memory, look.target, now_ms, rules.ewma)
 
 
 def _smoothed(memory: Memory | None, target: float, now_ms: int, settings: EwmaSettings) -> Smoothed:
@@ -226,7 +230,7 @@ def _decided(
         pinned=replica.pinned,
         drained=replica.drained,
         reason=reason,
-        memory=replace(memory, weight=weight),
+        memory=memory if memory.weight == weight else replace(memory, weight=weight),
     )
 
 
@@ -259,10 +263,11 @@ def _adapted(look: _Look, value: Steady, *, carried: bool, now_ms: int, settings
         share = limited(before.share, share, seconds, settings.most_step)
     share = _bounded(share, settings)
     due = before is None or look.smoothed is not before.smoothed
+    automatic = held(before.automatic if before and not begins else None, max(1, round(FULL * share)))
     memory = Memory(
         at_ms=now_ms,
-        weight=0,
-        automatic=held(before.automatic if before and not begins else None, max(1, round(FULL * share))),
+        weight=automatic,
+        automatic=automatic,
         share=share,
         ramping_seconds=ramping,
         smoothed=look.smoothed,
@@ -280,12 +285,15 @@ def _ramping(before: Memory | None, seconds: float, settings: WeightSettings) ->
     return after if after < settings.ramp_seconds else None
 
 
+_REASONS: Final[Mapping[str, str]] = {
+    WeightPolicy.STATIC: "capacity by number format",
+    WeightPolicy.LOAD: "capacity x (1 - load)",
+    WeightPolicy.LATENCY: "capacity x (1 - latency part)",
+}
+
+
 def _why(look: _Look, ramping: float | None, settings: WeightSettings) -> str:
-    why = {
-        WeightPolicy.STATIC: "capacity by number format",
-        WeightPolicy.LOAD: "capacity x (1 - load)",
-        WeightPolicy.LATENCY: "capacity x (1 - latency part)",
-    }[WeightPolicy(settings.policy)]
+    why = _REASONS[settings.policy]
     if _felt(look.load, settings) is None:
         why = "load unknown: the cluster's mean load is assumed"
     return why if ramping is None else f"{why}, ramping up"
