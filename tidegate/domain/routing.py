@@ -69,16 +69,34 @@ class RouteMatch:
 
 @dataclass(frozen=True, slots=True)
 class RouteRule:
-    """Requests that match go to `cluster`; with `model`, under that name instead of the one they came with."""
+    """Requests that match go to `cluster`; with `model`, under that name instead of the one they came with.
+
+    With `share_permille`, those of that share of users alone: for the others the rule does not hold.
+    """
 
     match: RouteMatch
     cluster: str
     model: str | None = None
+    share_permille: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """Parts per thousand of a model's requests, by cluster, in file order; they sum to 1000."""
+    """Parts per thousand of a model's requests, by cluster, in file order; they sum to 1000.
+
+    `canary` are the clusters that `X-Canary: true` means; `salt` (None: the model's name) decides which users are on
+    which side.
+    """
+
+    model: str
+    parts: tuple[tuple[str, int], ...]
+    canary: tuple[str, ...] = ()
+    salt: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Shadow:
+    """Clusters that get copies of so many parts per thousand of a model's requests; their answers are dropped."""
 
     model: str
     parts: tuple[tuple[str, int], ...]

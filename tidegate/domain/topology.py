@@ -9,7 +9,7 @@ from ipaddress import ip_address
 from typing import Final
 
 from tidegate.domain.flow.classes import RequestClass
-from tidegate.domain.routing import RouteRule, Split
+from tidegate.domain.routing import RouteRule, Shadow, Split
 from tidegate.domain.upstream import DEFAULT, Upstream, UpstreamTls
 
 GPU_VARIABLES: Final = ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "NVIDIA_VISIBLE_DEVICES")
@@ -103,6 +103,7 @@ class Topology:
     default_model: str | None = None
     routes: tuple[RouteRule, ...] = ()
     splits: tuple[Split, ...] = ()
+    shadows: tuple[Shadow, ...] = ()
     aliases: tuple[tuple[str, str], ...] = ()
     classes: tuple[RequestClass, ...] = ()
 
@@ -111,6 +112,26 @@ class Topology:
         """Every name of the file that a client may send: models, then adapters, cluster by cluster, then aliases."""
         own = [name for cluster in self.clusters for name in (*cluster.models, *cluster.loras)]
         return (*own, *(alias for alias, _ in self.aliases))
+
+    @property
+    def split_models(self) -> tuple[str, ...]:
+        """Every model that may have a split: those of clusters, their adapters, and those that the file splits."""
+        own = [name for cluster in self.clusters for name in (*cluster.models, *cluster.loras)]
+        return tuple(dict.fromkeys([*own, *(split.model for split in self.splits)]))
+
+    def split(self, model: str) -> Split | None:
+        """The file's split of a model, or None."""
+        return next((split for split in self.splits if split.model == model), None)
+
+    def versions(self, model: str) -> tuple[str, ...]:
+        """The clusters that a split of `model` may name, in the order that a layout goes by.
+
+        Those of the file's split come first, then the one that lists the model, then all others.
+        """
+        split = self.split(model)
+        named = [name for name, _ in split.parts] if split else []
+        homes = [cluster.name for cluster in self.clusters if model in cluster.models]
+        return tuple(dict.fromkeys([*named, *homes, *(cluster.name for cluster in self.clusters)]))
 
     @property
     def rule_headers(self) -> tuple[str, ...]:

@@ -27,6 +27,7 @@ def cross_faults(tree: Tree) -> list[Fault]:
         *_headers_twice(tree, "classes"),
         *_classes_twice(tree),
         *_split_faults(tree, names),
+        *_shadow_faults(tree, clusters, names),
         *_alias_faults(tree, clusters),
         *_default_without_cluster(tree, clusters),
     ]
@@ -150,16 +151,55 @@ def _headers_twice(tree: Tree, key: str) -> Iterator[Fault]:
 
 
 def _split_faults(tree: Tree, names: list[str]) -> Iterator[Fault]:
-    for path, _, parts in _pairs(tree.value, "splits"):
-        if not isinstance(parts, dict):
+    aliases = {name: target for _, name, target in _pairs(tree.value, "aliases")}
+    for path, model, split in _pairs(tree.value, "splits"):
+        if model in aliases:
+            yield tree.fault(path, f"{model!r} is an alias; split {aliases[model]!r}, which it stands for")
+        if not isinstance(split, dict):
             continue
-        for cluster in parts:
-            if cluster not in names:
-                yield tree.fault((*path, cluster), f"there is no cluster {cluster!r}{nearest(cluster, names)}")
+        long = isinstance(split.get("parts"), dict)
+        place, parts = ((*path, "parts"), split["parts"]) if long else (path, split)
+        yield from _unknown_in(tree, place, parts, names)
+        if long:
+            yield from _unknown_canaries(tree, path, split, parts)
         shares = list(parts.values())
         counted = all(isinstance(one, int) and not isinstance(one, bool) and one >= 0 for one in shares)
         if counted and sum(shares) != PERMILLE:
-            yield tree.fault(path, f"its parts sum to {sum(shares)}; they have to sum to {PERMILLE}")
+            yield tree.fault(place, f"its parts sum to {sum(shares)}; they have to sum to {PERMILLE}")
+
+
+def _unknown_in(tree: Tree, path: Path, parts: dict[str, Any], names: list[str]) -> Iterator[Fault]:
+    for cluster in parts:
+        if cluster not in names:
+            yield tree.fault((*path, cluster), f"there is no cluster {cluster!r}{nearest(cluster, names)}")
+
+
+def _unknown_canaries(tree: Tree, path: Path, split: dict[str, Any], parts: dict[str, Any]) -> Iterator[Fault]:
+    canary = split.get("canary")
+    for name in canary if isinstance(canary, list) else [canary]:
+        if isinstance(name, str) and name not in parts:
+            yield tree.fault((*path, "canary"), f"{name!r} is none of the parts{nearest(name, parts)}")
+
+
+def _shadow_faults(tree: Tree, clusters: list[tuple[Path, dict[str, Any]]], names: list[str]) -> Iterator[Fault]:
+    known = list(dict.fromkeys([*_own_names(clusters), *_names_elsewhere(tree)]))
+    homes = {
+        model: str(one.get("name")) for _, one in clusters for _, model in _items(one, "models") if _is_text(model)
+    }
+    for path, model, parts in _pairs(tree.value, "shadows"):
+        if model not in known:
+            yield tree.fault(path, f"nothing has the model {model!r}{nearest(model, known)}")
+        if not isinstance(parts, dict):
+            continue
+        yield from _unknown_in(tree, path, parts, names)
+        if homes.get(model) in parts:
+            yield tree.fault(
+                (*path, homes[model]), f"{homes[model]!r} serves {model!r} itself; a shadow is another cluster"
+            )
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
 
 
 def _default_without_cluster(tree: Tree, clusters: list[tuple[Path, dict[str, Any]]]) -> Iterator[Fault]:

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from tidegate.domain.errors import ConfigError
 from tidegate.domain.flow.classes import RequestClass
-from tidegate.domain.routing import Api, Media, RouteMatch, RouteRule, Split, TokenRange, parse_token_range
+from tidegate.domain.routing import Api, Media, RouteMatch, RouteRule, Shadow, Split, TokenRange, parse_token_range
 from tidegate.domain.topology import Cluster, Endpoint, Kind, LbPolicy, Precision, Topology, WithoutPicker
 from tidegate.domain.upstream import Balance, Http, Upstream, UpstreamTls
 from tidegate.settings.config_checks import cross_faults
@@ -28,6 +28,7 @@ from tidegate.settings.config_model import (
     GatewaySection,
     MatchSection,
     RouteSection,
+    SplitSection,
     TlsSection,
 )
 from tidegate.settings.config_sentences import faults_of
@@ -44,6 +45,9 @@ class Gateway:
     cors_origin: str | None = GatewaySection.model_fields["cors_origin"].default
     explain: bool = GatewaySection.model_fields["explain"].default
     class_header: bool = GatewaySection.model_fields["class_header"].default
+    user_header: str | None = GatewaySection.model_fields["user_header"].default
+    version_header: bool = GatewaySection.model_fields["version_header"].default
+    strip_headers: tuple[str, ...] = ()
     without_picker: WithoutPicker = WithoutPicker.BY_MODEL
 
 
@@ -113,7 +117,8 @@ def _file_config(section: FileSection) -> FileConfig:
         default_model=section.default_model,
         routes=tuple(_route(one) for one in section.routes),
         classes=tuple(_class(one) for one in section.classes),
-        splits=tuple(Split(model, tuple(parts.items())) for model, parts in section.splits.items()),
+        splits=tuple(_split(model, one) for model, one in section.splits.items()),
+        shadows=tuple(Shadow(model, tuple(parts.items())) for model, parts in section.shadows.items()),
         aliases=tuple((alias, _meant(alias, section.aliases)) for alias in section.aliases),
     )
     return FileConfig(section.redis.url, section.redis.prefix, _gateway(section.gateway), topology)
@@ -127,6 +132,9 @@ def _gateway(section: GatewaySection) -> Gateway:
         cors_origin=section.cors_origin,
         explain=section.explain,
         class_header=section.class_header,
+        user_header=section.user_header.lower() if section.user_header else None,
+        version_header=section.version_header,
+        strip_headers=tuple(dict.fromkeys(name.lower() for name in section.strip_headers)),
         without_picker=WithoutPicker(section.without_picker),
     )
 
@@ -176,7 +184,13 @@ def _endpoint(section: EndpointSection) -> Endpoint:
 
 
 def _route(section: RouteSection) -> RouteRule:
-    return RouteRule(_match(section.match), section.cluster, section.model)
+    return RouteRule(_match(section.match), section.cluster, section.model, section.share)
+
+
+def _split(model: str, section: SplitSection | dict[str, int]) -> Split:
+    if isinstance(section, SplitSection):
+        return Split(model, tuple(section.parts.items()), tuple(section.canary), section.salt)
+    return Split(model, tuple(section.items()))
 
 
 def _class(section: ClassSection) -> RequestClass:

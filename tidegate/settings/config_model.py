@@ -10,7 +10,16 @@ import re
 from collections.abc import Callable
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Discriminator,
+    Field,
+    Tag,
+    model_validator,
+)
 
 from tidegate.domain.flow.classes import LEAST_URGENT, MOST_URGENT
 from tidegate.domain.routing import parse_token_range
@@ -20,6 +29,10 @@ from tidegate.settings.redis_url import parse_redis_url
 
 SYSTEM: Final = "system"
 """The authorities that the machine itself trusts."""
+
+SHORT_FORM: Final = "[short]"
+LONG_FORM: Final = "[long]"
+FRAMING_HEADERS: Final = frozenset({"host", "content-length", "content-type", "content-encoding", "transfer-encoding"})
 
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,128}", re.ASCII)
 _PREFIX = re.compile(r"[A-Za-z0-9._:{}-]{1,128}", re.ASCII)
@@ -93,6 +106,13 @@ def _header_value(text: str) -> str:
     return text
 
 
+def _removable(name: str) -> str:
+    """Without these no request can be read."""
+    if name.lower() in FRAMING_HEADERS:
+        raise ValueError(f"{name!r} says how a request is read; it cannot be removed")
+    return name
+
+
 def _not_ours(name: str) -> str:
     """Envoy has clusters of Tidegate's own beside the operator's."""
     if name.startswith("tidegate_"):
@@ -131,6 +151,8 @@ RedisUrl = Annotated[str, AfterValidator(_redis_url)]
 HeaderValue = Annotated[str, AfterValidator(_header_value)]
 Comparison = Annotated[str, AfterValidator(_comparison)]
 Gpu = Annotated[int | str, BeforeValidator(_gpu)]
+Names = Annotated[list[Name], BeforeValidator(lambda given: [given] if isinstance(given, str) else given)]
+StrippedHeader = Annotated[HeaderName, AfterValidator(_removable)]
 Permille = Annotated[int, Field(ge=0, le=1000)]
 
 
@@ -156,6 +178,9 @@ class GatewaySection(Section):
     cors_origin: Origin | None = None
     explain: bool = False
     class_header: bool = False
+    user_header: HeaderName | None = None
+    version_header: bool = True
+    strip_headers: list[StrippedHeader] = []
     without_picker: Literal["by_model", "by_model_always", "refuse"] = "by_model"
 
 
@@ -271,6 +296,25 @@ class RouteSection(Section):
     match: MatchSection
     cluster: Name
     model: ModelName | None = None
+    share: Permille | None = None
+
+
+class SplitSection(Section):
+    """`splits.{model}` in its long form."""
+
+    parts: dict[Name, Permille]
+    canary: Names = []
+    salt: ModelName | None = None
+
+
+def _is_long(value: Any) -> str:
+    """A cluster may be called `parts`, but its share is a number."""
+    return LONG_FORM if isinstance(value, dict) and isinstance(value.get("parts"), dict) else SHORT_FORM
+
+
+SplitEntry = Annotated[
+    Annotated[dict[Name, Permille], Tag(SHORT_FORM)] | Annotated[SplitSection, Tag(LONG_FORM)], Discriminator(_is_long)
+]
 
 
 class FileSection(Section):
@@ -283,4 +327,5 @@ class FileSection(Section):
     classes: list[ClassSection] = []
     aliases: dict[ModelName, ModelName] = {}
     default_model: ModelName | None = None
-    splits: dict[ModelName, dict[Name, Permille]] = {}
+    splits: dict[ModelName, SplitEntry] = {}
+    shadows: dict[ModelName, dict[Name, Permille]] = {}

@@ -10,8 +10,11 @@ from typing import Any, Final
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from tidegate.settings.config_model import FileSection
+from tidegate.settings.config_model import LONG_FORM, SHORT_FORM, FileSection
 from tidegate.settings.config_tree import Fault, Path, Tree
+
+NO_KEYS: Final = ("[key]", SHORT_FORM, LONG_FORM)
+"""Parts of a place that pydantic adds and that are not in the file."""
 
 
 def faults_of(exc: ValidationError, tree: Tree, root: type[BaseModel] = FileSection) -> list[Fault]:
@@ -27,7 +30,7 @@ def nearest(word: str, known: Iterable[str]) -> str:
 
 
 def _fault(error: ErrorDetails, tree: Tree, root: type[BaseModel]) -> Fault:
-    path = tuple(part for part in error["loc"] if part != "[key]")
+    path = tuple(part for part in error["loc"] if part not in NO_KEYS)
     if error["type"] == "missing":
         return Fault(tree.line(path[:-1]), tree.fault(path, "").path, "is missing")
     if error["type"] == "extra_forbidden":
