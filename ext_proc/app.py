@@ -6,6 +6,7 @@ import asyncio
 import os
 import socket
 from collections.abc import Mapping
+from random import getrandbits
 
 import structlog
 from prometheus_client import CollectorRegistry
@@ -25,6 +26,7 @@ from ext_proc.recent import RecentRequests
 from ext_proc.route import Routes
 from ext_proc.session import Session
 from ext_proc.shared import SharedPicks, SharedPicksMetrics
+from ext_proc.splits import SplitBook, SplitMetrics, Versions
 from ext_proc.tokens import TokenBook
 from ext_proc.transport.grpcio import GrpcioServer
 from ext_proc.view import FleetView
@@ -37,6 +39,7 @@ from tidegate.runtime import Service
 from tidegate.settings.config_file import FileConfig, load
 from tidegate.settings.services import ExtProcSettings
 from tidegate.store.clock import StoreClock
+from tidegate.store.nudged import Nudged
 from tidegate.store.ports import Store
 from tidegate.store.redis import RedisStore
 from tidegate.telemetry import MetricsPage, configure_logs
@@ -87,8 +90,17 @@ async def serve_on(
     tuning = Tuning(fleet, gates)
     QueueMetrics(registry, gates)
     mix = MixBook(clock)
+    splits, nudged = SplitBook(file.topology), Nudged(store)
+    SplitMetrics(registry, splits)
+    versions = Versions(
+        splits,
+        lambda name: fleet.cluster(name).serves(clock()),
+        lambda: getrandbits(64),
+        user_header=file.gateway.user_header,
+        by_name=file.gateway.version_header,
+    )
     decider = Decider(
-        Routes(file.topology, fleet.cluster_listing, tokens.ratio_of),
+        Routes(file.topology, fleet.cluster_listing, tokens.ratio_of, versions),
         fleet,
         tokens,
         metrics,
@@ -125,11 +137,11 @@ async def serve_on(
     _start_tasks(service, store, clock, fleet, tokens, outputs, gates, tuning, settings, info, tls)
     _start_sharing(service, shared, fleet)
     service.spawn("mix", lambda: mix.tell(store, instance_name()))
+    service.spawn("splits", lambda: splits.follow(store, nudged, settings.tick_ms / 1000))
+    service.spawn("splits nudges", nudged.listen)
     log.info("ext_proc serves", **info)
     if worker is not None:
         say_ready(info)
-    if file.topology.splits:
-        log.warning("splits are not applied: rules and the model's name alone decide the cluster")
     await service.run_until_stopped()
     health.drain()
     await asyncio.sleep(DRAIN_SECONDS)

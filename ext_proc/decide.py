@@ -27,6 +27,7 @@ from tidegate.domain.flow.settings import SessionKey
 from tidegate.domain.refusal import Refusal, dialect_of
 from tidegate.domain.request import RequestInfo
 from tidegate.domain.wire import (
+    ADDRESS_ATTRIBUTE,
     CONTENT_ENCODING_ATTRIBUTE,
     CONTENT_TYPE_ATTRIBUTE,
     EXPLAIN_HEADER,
@@ -77,7 +78,7 @@ class Decider:
             info = self._parse(body, path, attributes)
             if self._recent is not None:
                 read = self._recent.read(path, info)
-            there = self._routes.route(info, attributes.header)
+            there = self._routes.route(info, attributes.header, attributes.get(ADDRESS_ATTRIBUTE))
             new_body = self._renamed(body, there, attributes)
         except Refusal as refusal:
             return self._refused(refusal, path, read)
@@ -89,9 +90,9 @@ class Decider:
             destinations = tuple(one.destination for one in outcome.pick.chosen)
             self._went(info, there, outcome, destinations, read)
             if new_body is None and not asks:
-                return routed(there.cluster, destinations)
+                return routed(there.cluster, destinations, there.shadowed)
             why = explanation(outcome.pick, outcome.waited_ms) if asks else None
-            return written(there.cluster, destinations, body=new_body, explanation=why)
+            return written(there.cluster, destinations, there.shadowed, body=new_body, explanation=why)
 
         return self._gates.of(there.cluster).admit(self._arrival(info, there, len(body), attributes, answer))
 

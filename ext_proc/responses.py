@@ -16,6 +16,7 @@ from tidegate.domain.wire import (
     METADATA_CLUSTER,
     METADATA_EXPLAIN,
     METADATA_NAMESPACE,
+    METADATA_SHADOWED,
 )
 
 # clear_route_cache acts only beside a header mutation that is not empty. Envoy 1.40 does not carry this one out: the
@@ -33,20 +34,28 @@ EMPTY_REPLIES: Final[dict[str, bytes]] = {
 
 
 @lru_cache(maxsize=4096)
-def routed(cluster: str, destinations: tuple[str, ...]) -> bytes:
+def routed(cluster: str, destinations: tuple[str, ...], shadowed: str | None = None) -> bytes:
     """Send the request to `cluster`, to the first of `destinations` (`ip:port`) that Envoy can use.
 
-    No destinations: Envoy's own balancing chooses within the cluster.
+    No destinations: Envoy's own balancing chooses within the cluster. `shadowed` is a model of which Envoy mirrors
+    some requests.
     """
-    return written(cluster, destinations)
+    return written(cluster, destinations, shadowed)
 
 
 def written(
-    cluster: str, destinations: tuple[str, ...], *, body: bytes | None = None, explanation: str | None = None
+    cluster: str,
+    destinations: tuple[str, ...],
+    shadowed: str | None = None,
+    *,
+    body: bytes | None = None,
+    explanation: str | None = None,
 ) -> bytes:
     """`routed`, with another body, of which the buffer filter behind ext_proc sets the content-length, or with an
     explanation for the client."""
     response = _to_cluster(cluster, destinations)
+    if shadowed is not None:
+        response.dynamic_metadata[METADATA_NAMESPACE][METADATA_SHADOWED] = shadowed
     if body is not None:
         response.request_body.response.body_mutation.body = body
     if explanation is not None:

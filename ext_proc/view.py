@@ -155,6 +155,10 @@ class ClusterView:
         if known is not None and known.destination not in found:
             self._put(replace(known, destination=found[0]))
 
+    def serves(self, now_ms: int) -> bool:
+        """Whether any replica is known and may take a request."""
+        return any(not one.closed(now_ms, self._ttl_ms) for one in self._replicas.values())
+
     def _all_closed(self, now_ms: int) -> bool:
         if not self._replicas:
             return self._told

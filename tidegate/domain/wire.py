@@ -13,11 +13,14 @@ CONTROL_PREFIX: Final = "x-tidegate-"
 PRIORITY_HEADER: Final = "x-tidegate-priority"
 CLASS_HEADER: Final = "x-tidegate-class"
 EXPLAIN_HEADER: Final = "x-tidegate-explain"
+VERSION_HEADER: Final = "x-tidegate-version"
+CANARY_HEADER: Final = "x-canary"
 
 # ext_proc writes `tidegate: {cluster: NAME}`; a route per cluster matches it. Clients cannot forge metadata.
 METADATA_NAMESPACE: Final = "tidegate"
 METADATA_CLUSTER: Final = "cluster"
 METADATA_EXPLAIN: Final = "explain"
+METADATA_SHADOWED: Final = "shadowed"
 
 # The override_host policy reads `envoy.lb: {x-gateway-destination-endpoint: "ip:port[,ip:port]"}`, best first.
 LB_METADATA_NAMESPACE: Final = "envoy.lb"
@@ -25,6 +28,7 @@ DESTINATION_ENDPOINT: Final = "x-gateway-destination-endpoint"
 
 # CEL attributes that Envoy sends with the first ext_proc message; an absent header's is left out.
 PATH_ATTRIBUTE: Final = "request.path"
+ADDRESS_ATTRIBUTE: Final = "source.address"
 
 
 def header_attribute(name: str) -> str:

@@ -1,0 +1,209 @@
+"""The version of a model that a request meets: splits in force, what clients ask for, and versions that serve nobody.
+
+The file's splits hold until the store says otherwise, and whenever it says nothing: who judges what operators type is
+the controller, and what it accepts stands in `tuned`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+import structlog
+from prometheus_client import CollectorRegistry
+from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from tidegate.domain.refusal import Reason, Refusal
+from tidegate.domain.routing import RouteRule
+from tidegate.domain.split import (
+    NOTHING,
+    Asking,
+    Chosen,
+    Header,
+    ModelSplit,
+    fields_of,
+    identity_of,
+    point,
+    read_parts,
+    slot_of,
+    split_key,
+)
+from tidegate.domain.topology import Topology
+from tidegate.domain.wire import CANARY_HEADER, VERSION_HEADER
+from tidegate.store.nudged import Nudged
+from tidegate.store.ports import DecisionLog, Nudges, OperatorKeys
+
+log = structlog.get_logger("ext_proc.splits")
+
+SHOWN_CHARACTERS: Final = 100
+_YES_OR_NO: Final = {"true": True, "false": False}
+
+
+class SplitStore(OperatorKeys, DecisionLog, Nudges, Protocol):
+    """What is followed."""
+
+
+class SplitBook:
+    """The split in force of each model that has one, and what became of its requests."""
+
+    def __init__(self, topology: Topology) -> None:
+        self._topology, self._models = topology, topology.split_models
+        self._clusters = [cluster.name for cluster in topology.clusters]
+        self._splits: dict[str, ModelSplit] = {}
+        self.chosen: Counter[tuple[str, str]] = Counter()
+        self.fallbacks: Counter[tuple[str, str]] = Counter()
+        self._down: set[tuple[str, str]] = set()
+        self.apply({})
+
+    def __iter__(self) -> Iterator[ModelSplit]:
+        return iter(self._splits.values())
+
+    def of(self, model: str) -> ModelSplit | None:
+        """The split of a model, by the name that no alias stands for."""
+        return self._splits.get(model)
+
+    def apply(self, tuned: Mapping[str, str]) -> None:
+        """Put in force what the controller accepted: `split:{model}` → `stable=990 canary=10`."""
+        for model in self._models:
+            split = self._split(model, tuned.get(split_key(model)))
+            if split is None:
+                self._splits.pop(model, None)
+            elif split != self._splits.get(model):
+                self._splits[model] = split
+
+    def _split(self, model: str, text: str | None) -> ModelSplit | None:
+        """What the store says, else the file's. The store may name clusters that are no longer in the file."""
+        file = self._topology.split(model)
+        parts = file.parts if file else None
+        if text is not None:
+            try:
+                parts = read_parts(fields_of(text), self._topology.versions(model))
+            except ValueError as exc:
+                log.warning("a split of another configuration is ignored", model=model, split=text, why=str(exc))
+        if parts is None:
+            return None
+        salt = file.salt if file and file.salt else model
+        return ModelSplit(model, parts, salt, frozenset(file.canary if file else ()))
+
+    async def follow(self, store: SplitStore, nudged: Nudged, tick_seconds: float) -> None:
+        """Read each tick, and at once on a word that something was decided. Raises a StoreError when the store fails.
+
+        A store without any weight was emptied: what is in force stays.
+        """
+        while True:
+            keys, weights = await store.operator_keys((), ()), await store.effective(self._clusters)
+            if any(weights.values()):
+                self.apply(keys.tuned)
+            await nudged.within(tick_seconds)
+
+    def went(self, model: str, chosen: Chosen) -> None:
+        """A request meets that version."""
+        self.chosen[model, chosen.version] += 1
+        if chosen.instead_of is None:
+            if self._down and (model, chosen.version) in self._down:
+                self._down.discard((model, chosen.version))
+                log.info("a version serves again", model=model, version=chosen.version)
+            return
+        lost = (model, chosen.instead_of)
+        self.fallbacks[lost] += 1
+        if lost not in self._down:
+            self._down.add(lost)
+            log.warning("a version serves nobody; its users go to the others", model=model, version=lost[1])
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who sends a request. `header` gives a header by its lower-case name, `address` is the client's `ip:port`."""
+
+    user: str | None
+    header: Header
+    address: str | None = None
+
+
+class Versions:
+    """Decides versions. `serves` tells whether a cluster serves anybody, `rng` gives 64 random bits.
+
+    `user_header` is the one that the file takes for a user's name; `by_name` lets clients name a version.
+    """
+
+    def __init__(
+        self,
+        book: SplitBook,
+        serves: Callable[[str], bool],
+        rng: Callable[[], int],
+        *,
+        user_header: str | None = None,
+        by_name: bool = True,
+    ) -> None:
+        self._book, self._serves, self._rng = book, serves, rng
+        self._user_header, self._by_name = user_header, by_name
+
+    def split(self, model: str | None) -> ModelSplit | None:
+        """The split of a model that is in force."""
+        return None if model is None else self._book.of(model)
+
+    def asking(self, split: ModelSplit | None, header: Header) -> Asking:
+        """What the headers ask for. Raises Refusal (invalid-request) for a version that the model does not have.
+
+        A model without a split has no versions: there the headers say nothing.
+        """
+        if split is None:
+            return NOTHING
+        version = header(VERSION_HEADER) if self._by_name else None
+        canary = header(CANARY_HEADER) if split.canary else None
+        if version is not None and version not in split.versions:
+            raise _no_such_version(split.model, version)
+        return Asking(version, _YES_OR_NO.get(canary.strip().lower()) if canary else None)
+
+    def choose(self, split: ModelSplit, caller: Caller, asking: Asking = NOTHING) -> str:
+        """The cluster that the request goes to, counted."""
+        chosen = split.choose(self._number(split.salt, caller), self._serves, asking)
+        self._book.went(split.model, chosen)
+        return chosen.version
+
+    def within(self, rule: RouteRule, caller: Caller) -> bool:
+        """Whether a rule for a share of users is for this one. A user whom it is for stays so while it grows."""
+        if rule.share_permille is None:
+            return True
+        salt = f"rule {rule.match.model or ''} {rule.cluster}"
+        return slot_of(self._number(salt, caller)) < rule.share_permille
+
+    def _number(self, salt: str, caller: Caller) -> int:
+        identity = identity_of(caller.user, caller.header, self._user_header, caller.address)
+        return self._rng() if identity is None else point(identity, salt)
+
+
+def _no_such_version(model: str, version: str) -> Refusal:
+    shown = version if len(version) <= SHOWN_CHARACTERS else version[:SHOWN_CHARACTERS] + "…"
+    if not shown.isprintable():
+        shown = "that"
+    return Refusal(Reason.INVALID_REQUEST, f"The model `{model}` has no version `{shown}`.")
+
+
+class SplitMetrics(Collector):
+    """Shares and what was sent by them. Labels are models and clusters of the file."""
+
+    def __init__(self, registry: CollectorRegistry, book: SplitBook) -> None:
+        self._book = book
+        registry.register(self)
+
+    def collect(self) -> Iterator[Metric]:
+        labels: Sequence[str] = ("model", "version")
+        share = GaugeMetricFamily("tidegate_ext_proc_split_permille", "Share of a version in force", labels=labels)
+        for split in self._book:
+            for version, parts in split.parts:
+                share.add_metric([split.model, version], parts)
+        yield share
+        chosen = CounterMetricFamily("tidegate_ext_proc_split_requests", "Requests of a version", labels=labels)
+        for names, count in self._book.chosen.items():
+            chosen.add_metric(names, count)
+        yield chosen
+        lost = CounterMetricFamily(
+            "tidegate_ext_proc_split_fallbacks", "Requests meant for a version that served nobody", labels=labels
+        )
+        for names, count in self._book.fallbacks.items():
+            lost.add_metric(names, count)
+        yield lost
