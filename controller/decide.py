@@ -12,6 +12,7 @@ from tidegate.domain import ewma, load, weight_settings
 from tidegate.domain.membership import Membership
 from tidegate.domain.operators import Intent, read_orders
 from tidegate.domain.sample import EndpointSample
+from tidegate.domain.split import judge
 from tidegate.domain.topology import Cluster, Precision, Topology
 from tidegate.domain.tuning import EVERYWHERE, Tunes, check_tunes, flat, good_tunes
 from tidegate.domain.weights import Decision, Replica, Rules, decide
@@ -44,7 +45,9 @@ def decide_all(
     )
     tunes = good_tunes(world.keys.tunes, before.tuned, world.keys.broken)
     refused_tunes = check_tunes(world.keys.tunes, before.tuned)
-    intent = replace(intent, rejected={**world.strays, **intent.rejected, **refused_tunes})
+    splits = judge(world.keys.splits, topology.versions, before.tuned, world.keys.broken)
+    refused = {**world.strays, **splits.rejected, **intent.rejected, **refused_tunes}
+    intent = replace(intent, rejected=refused)
     samples = {(s.cluster, s.address): s for s in world.samples}
     decisions, memories = [], {}
     for cluster in topology.clusters:
@@ -61,7 +64,8 @@ def decide_all(
         )
         memories[cluster.name] = {one.address: one.memory for one in decided}
         decisions.append(_published(cluster.name, decided, intent))
-    return State(intent, {d.cluster: d.explain for d in decisions}, flat(tunes), memories), decisions
+    tuned = {**flat(tunes), **splits.in_force}
+    return State(intent, {d.cluster: d.explain for d in decisions}, tuned, memories), decisions
 
 
 def rules_of(cluster: str, tunes: Tunes, base: Rules) -> Rules:

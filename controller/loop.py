@@ -222,7 +222,7 @@ class Controller:
     async def _orders(self) -> int:
         if self._state is None or self._world is None or self._lease is None:
             return 0
-        keys = await self.store.operator_keys(self._names, ())
+        keys = await self.store.operator_keys(self._names, self.topology.split_models)
         return 0 if keys == self._world.keys else await self._decide(self._state, replace(self._world, keys=keys))
 
     @property
@@ -248,7 +248,8 @@ class Controller:
 
     async def _look(self, names: Sequence[str]) -> World:
         """Keys are read before what was published: keys that are missing by accident show there."""
-        keys, samples = await self.store.operator_keys(names, ()), await self.store.samples()
+        keys = await self.store.operator_keys(names, self.topology.split_models)
+        samples = await self.store.samples()
         (registered, departed), now_ms = await self.store.roll(), self.clock()
         known = self._world.membership if self._world is not None else Membership()
         membership = known.after(registered, now_ms, departed)
@@ -267,7 +268,7 @@ class Controller:
 
     async def look_for_strays(self) -> None:
         """Find keys that are for no cluster or model of the file; they are said at the next tick. Raises StoreError."""
-        self._strays = strays(await self.store.operator_key_names(), self._names, self.topology.names)
+        self._strays = strays(await self.store.operator_key_names(), self._names, self.topology.split_models)
 
     async def _publish(
         self,
@@ -310,6 +311,7 @@ class Controller:
         ]
         if tuned:
             await self.store.change_fields(tuned, (), lease=self._in_force())
+            await self.store.nudge()
         if after.intent.settled:
             try:
                 await self.store.change_fields(after.intent.settled, (), lease=self._in_force())

@@ -10,12 +10,12 @@ Fields = Mapping[str, Mapping[str, str]]
 
 
 def joined(before: RawOperatorKeys, after: RawOperatorKeys) -> RawOperatorKeys:
-    """Every field of both; what was typed since wins."""
+    """Every field of both; what was typed since wins, and of a split as a whole."""
     return RawOperatorKeys(
         weights=_joined(before.weights, after.weights),
         drains=_joined(before.drains, after.drains),
         tunes=_joined(before.tunes, after.tunes),
-        splits=_joined(before.splits, after.splits),
+        splits={**before.splits, **after.splits},
         broken=after.broken,
     )
 
