@@ -61,7 +61,7 @@ def test_an_idle_engine_has_nothing_before_it_but_what_it_cannot_have_seen() -> 
 
 
 def test_what_never_arrived_does_not_stay_because_others_decode() -> None:
-    queued, _ = ledger(3000, 3000, 3000, 3000, 3000)
+    queued, _ = ledger(*[3000] * 15)
     queued.bounded(waiting=1, running=90, settled_before_ms=5, sampled_at_ms=10, prompt_tokens=500, step_tokens=4096)
     assert len(queued) == 1 + 1 + BESIDE_STEP
 

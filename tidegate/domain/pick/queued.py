@@ -14,8 +14,8 @@ from typing import Final
 
 ARRIVAL_MS: Final = 20.0
 """Milliseconds from a dispatch until an engine can have counted it."""
-BESIDE_STEP: Final = 2
-"""Prompts in prefill beyond those that fit a step: one that began in it, and one that ends in it."""
+BESIDE_STEP: Final = 8
+"""Prompts that may be in prefill beyond those that fit a step by our estimates, which are often too high."""
 HEAD_SHARE: Final = 0.95
 """How much of the first prompt may be done while the engine does not count it: it is not finished."""
 

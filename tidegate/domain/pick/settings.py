@@ -32,7 +32,7 @@ class PickSettings:
     session_seconds: float = 0.0
     ramp_seconds: float = 5.0
     hung_seconds: float = 1.5
-    equal_seconds: float = 0.002
+    equal_seconds: float = 0.01
     kv_tokens: int = 500_000
     pixel_steps_per_second: float = 4e6
     prefix_weight: float = 3.0

@@ -36,9 +36,10 @@ class Situation:
 
     @property
     def backlog(self) -> float:
-        """Seconds that the fleet is behind: the mean over the less busy part of its replicas.
+        """Seconds that the fleet is behind: the mean wait, at most four times the mean of the less busy replicas.
 
-        A queue at one replica alone is none of the fleet's: a miss elsewhere costs nobody anything.
+        A queue at one replica alone is none of the fleet's: a miss elsewhere costs nobody anything, and a long prompt
+        must not follow its prefix into a queue without end.
         """
         shorter = sorted(self.waits)[: max(1, int(len(self.waits) * SHORTER_PART))]
-        return sum(shorter) / len(shorter)
+        return min(self.mean_wait, 4 * sum(shorter) / len(shorter))
