@@ -10,6 +10,7 @@ COPY tidegate ./tidegate
 COPY xds_server ./xds_server
 COPY controller ./controller
 COPY ext_proc ./ext_proc
+COPY outcomes ./outcomes
 COPY metrics_agent ./metrics_agent
 COPY simulator ./simulator
 RUN pip install --no-cache-dir --no-deps --no-build-isolation .

@@ -27,12 +27,12 @@ from tidegate.telemetry import MetricsPage, configure_logs
 from xds_server import presence
 from xds_server.cache import SnapshotCache
 from xds_server.compose import Gateway
-from xds_server.desired import PickerTls
+from xds_server.desired import OutcomesServer, PickerTls
 from xds_server.metrics import ClientStates, XdsMetrics
 from xds_server.picker_watch import PickerWatch
 from xds_server.publisher import Publisher
 from xds_server.resolver import Resolver
-from xds_server.resources.names import EXT_PROC_CLUSTER
+from xds_server.resources.names import EXT_PROC_CLUSTER, OUTCOMES_CLUSTER
 from xds_server.server import DiscoveryServicer, Streams, start
 from xds_server.services import SERVICES
 
@@ -123,8 +123,9 @@ async def gateway_of(file: FileConfig, settings: XdsSettings, resolver: Resolver
     ips = await resolver.addresses([host])
     if host not in ips:
         raise ConfigError([f"gateway.listen: {host} is no address of this machine; name an IP, such as 0.0.0.0"])
-    if file.topology.cluster(EXT_PROC_CLUSTER) is not None:
-        raise ConfigError([f"clusters: the name {EXT_PROC_CLUSTER} is taken by Tidegate; choose another"])
+    for own in (EXT_PROC_CLUSTER, OUTCOMES_CLUSTER):
+        if file.topology.cluster(own) is not None:
+            raise ConfigError([f"clusters: the name {own} is taken by Tidegate; choose another"])
     return Gateway(
         listen_host=ips[host],
         listen_port=port,
@@ -138,7 +139,22 @@ async def gateway_of(file: FileConfig, settings: XdsSettings, resolver: Resolver
         explain=file.gateway.explain,
         class_header=file.gateway.class_header,
         without_picker=file.gateway.without_picker,
+        outcomes=_outcomes(settings),
     )
+
+
+def _outcomes(settings: XdsSettings) -> OutcomesServer | None:
+    """Whom Envoy tells how requests ended. Raises ConfigError when the flags do not fit together."""
+    if settings.outcomes is None:
+        return None
+    if settings.outcomes_tls_name is None:
+        return OutcomesServer(*_address("--outcomes", settings.outcomes))
+    if settings.envoy_secrets is None:
+        raise ConfigError(["--outcomes-tls-name needs --envoy-secrets, where Envoy finds whom to trust"])
+    tls = PickerTls(
+        name=settings.outcomes_tls_name, secrets=settings.envoy_secrets, mutual=settings.outcomes_tls_mutual
+    )
+    return OutcomesServer(*_address("--outcomes", settings.outcomes), tls)
 
 
 def _envoys_picker_tls(host: str, settings: XdsSettings) -> PickerTls | None:

@@ -9,7 +9,7 @@ from tidegate.domain.routing import RouteMatch
 from tidegate.domain.topology import Cluster, Endpoint, Topology, WithoutPicker, split_address
 from tidegate.domain.upstream import Upstream
 from tidegate.domain.wire import CLASS_HEADER, EXPLAIN_HEADER, PRIORITY_HEADER
-from xds_server.desired import Desired, DesiredCluster, DesiredEndpoint, NameRule, PickerTls
+from xds_server.desired import Desired, DesiredCluster, DesiredEndpoint, NameRule, OutcomesServer, PickerTls
 from xds_server.store_view import StoreView
 
 
@@ -29,6 +29,7 @@ class Gateway:
     explain: bool = False
     class_header: bool = False
     without_picker: WithoutPicker = WithoutPicker.BY_MODEL
+    outcomes: OutcomesServer | None = None
 
 
 def compose(
@@ -65,6 +66,7 @@ def compose(
         picker_away=picker_away,
         name_rules=_name_rules(topology),
         default_model=topology.default_model,
+        outcomes=gateway.outcomes,
     )
 
 

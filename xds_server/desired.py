@@ -67,6 +67,15 @@ class PickerTls:
     mutual: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class OutcomesServer:
+    """Where Envoy tells how requests ended; by TLS where given, as to ext_proc. `host` may be a name."""
+
+    host: str
+    port: int
+    tls: PickerTls | None = None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Desired:
     """The gateway and everything behind it. Hosts of the listener are IPs; that of ext_proc may be a name.
@@ -75,6 +84,7 @@ class Desired:
     `inputs` those of Tidegate's own that clients may send, `explain` whether answers may say why they were sent where,
     `cors_origin` the one whose pages may call the gateway, `*` for any. `picker_away`: no ext_proc answers; then
     `without_picker` says what to do, and `name_rules` and `default_model` are what Envoy can keep of the file.
+    `outcomes` is whom Envoy tells how requests ended; None: nobody.
     """
 
     listen_host: str
@@ -95,6 +105,7 @@ class Desired:
     picker_away: bool = False
     name_rules: tuple[NameRule, ...] = ()
     default_model: str | None = None
+    outcomes: OutcomesServer | None = None
 
     @property
     def can_serve(self) -> bool:

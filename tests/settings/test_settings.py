@@ -12,11 +12,18 @@ from typer.testing import CliRunner
 from tidegate.cli.main import app
 from tidegate.settings.docs import settings_page
 from tidegate.settings.flags import default_of, env_names
-from tidegate.settings.services import AgentSettings, EngineSimSettings, ExtProcSettings, XdsSettings
+from tidegate.settings.services import (
+    AgentSettings,
+    EngineSimSettings,
+    ExtProcSettings,
+    OutcomesSettings,
+    XdsSettings,
+)
 
 SERVICES = {
     "xds": XdsSettings,
     "ext-proc": ExtProcSettings,
+    "outcomes": OutcomesSettings,
     "agent": AgentSettings,
     "engine-sim": EngineSimSettings,
 }

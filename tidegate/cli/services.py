@@ -18,6 +18,7 @@ from tidegate.settings.services import (
     AgentSettings,
     EngineSimSettings,
     ExtProcSettings,
+    OutcomesSettings,
     ServiceSettings,
     XdsSettings,
 )
@@ -60,6 +61,13 @@ def ext_proc(settings: ExtProcSettings) -> None:
     _run(lambda: (serve if settings.workers == 1 else serve_workers)(_with_config(settings)))
 
 
+def outcomes(settings: OutcomesSettings) -> None:
+    """Count how requests ended, as Envoy saw it."""
+    from outcomes.app import serve  # noqa: PLC0415
+
+    _run(lambda: serve(_with_config(settings)))
+
+
 def agent(settings: AgentSettings) -> None:
     """Publish the state of this node's engines and GPUs."""
     from metrics_agent.app import serve  # noqa: PLC0415
@@ -84,5 +92,6 @@ def register(app: typer.Typer) -> None:
     """Add the service subcommands."""
     app.command("xds", help=xds.__doc__)(command(XdsSettings, xds))
     app.command("ext-proc", help=ext_proc.__doc__)(command(ExtProcSettings, ext_proc))
+    app.command("outcomes", help=outcomes.__doc__)(command(OutcomesSettings, outcomes))
     app.command("agent", help=agent.__doc__)(command(AgentSettings, agent))
     app.command("engine-sim", help=engine_sim.__doc__)(command(EngineSimSettings, engine_sim))

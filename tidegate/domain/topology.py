@@ -9,6 +9,7 @@ from ipaddress import ip_address
 from typing import Final
 
 from tidegate.domain.flow.classes import RequestClass
+from tidegate.domain.outcomes.slo import Slo
 from tidegate.domain.routing import RouteRule, Shadow, Split
 from tidegate.domain.upstream import DEFAULT, Upstream, UpstreamTls
 
@@ -106,6 +107,7 @@ class Topology:
     shadows: tuple[Shadow, ...] = ()
     aliases: tuple[tuple[str, str], ...] = ()
     classes: tuple[RequestClass, ...] = ()
+    slos: tuple[Slo, ...] = ()
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -22,6 +22,14 @@ METADATA_CLUSTER: Final = "cluster"
 METADATA_EXPLAIN: Final = "explain"
 METADATA_SHADOWED: Final = "shadowed"
 
+# What a request was, for the access log. A namespace of its own: Protobuf joins two answers by replacing namespaces.
+LABELS_NAMESPACE: Final = "tidegate.request"
+LABEL_MODEL: Final = "model"
+LABEL_CLASS: Final = "class"
+# The access log's tag that names the replica by the address that Redis knows it by.
+REPLICA_TAG: Final = "replica"
+ACCESS_LOG_NAME: Final = "tidegate"
+
 # The override_host policy reads `envoy.lb: {x-gateway-destination-endpoint: "ip:port[,ip:port]"}`, best first.
 LB_METADATA_NAMESPACE: Final = "envoy.lb"
 DESTINATION_ENDPOINT: Final = "x-gateway-destination-endpoint"

@@ -29,6 +29,7 @@ def cross_faults(tree: Tree) -> list[Fault]:
         *_split_faults(tree, names),
         *_shadow_faults(tree, clusters, names),
         *_alias_faults(tree, clusters),
+        *_slos_of_nothing(tree, clusters),
         *_default_without_cluster(tree, clusters),
     ]
 
@@ -200,6 +201,17 @@ def _shadow_faults(tree: Tree, clusters: list[tuple[Path, dict[str, Any]]], name
 
 def _is_text(value: Any) -> bool:
     return isinstance(value, str)
+
+
+def _slos_of_nothing(tree: Tree, clusters: list[tuple[Path, dict[str, Any]]]) -> Iterator[Fault]:
+    """Requests are counted under the name that an alias stands for."""
+    known = [*_own_names(clusters), *_names_elsewhere(tree)]
+    aliases = {name: target for _, name, target in _pairs(tree.value, "aliases")}
+    for path, name, _ in _pairs(tree.value, "slos"):
+        if name in aliases:
+            yield tree.fault(path, f"{name!r} is an alias; write the model that it stands for")
+        elif name not in known:
+            yield tree.fault(path, f"nothing has the model {name!r}{nearest(name, known)}")
 
 
 def _default_without_cluster(tree: Tree, clusters: list[tuple[Path, dict[str, Any]]]) -> Iterator[Fault]:

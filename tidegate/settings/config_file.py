@@ -14,6 +14,7 @@ from pydantic import ValidationError
 
 from tidegate.domain.errors import ConfigError
 from tidegate.domain.flow.classes import RequestClass
+from tidegate.domain.outcomes.slo import Slo
 from tidegate.domain.routing import Api, Media, RouteMatch, RouteRule, Shadow, Split, TokenRange, parse_token_range
 from tidegate.domain.topology import Cluster, Endpoint, Kind, LbPolicy, Precision, Topology, WithoutPicker
 from tidegate.domain.upstream import Balance, Http, Upstream, UpstreamTls
@@ -120,6 +121,7 @@ def _file_config(section: FileSection) -> FileConfig:
         splits=tuple(_split(model, one) for model, one in section.splits.items()),
         shadows=tuple(Shadow(model, tuple(parts.items())) for model, parts in section.shadows.items()),
         aliases=tuple((alias, _meant(alias, section.aliases)) for alias in section.aliases),
+        slos=tuple(Slo(model, **one.model_dump()) for model, one in section.slos.items()),
     )
     return FileConfig(section.redis.url, section.redis.prefix, _gateway(section.gateway), topology)
 

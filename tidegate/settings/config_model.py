@@ -290,6 +290,20 @@ class ClassSection(Section):
     weight: float = Field(default=1.0, ge=0.001, le=1000)
 
 
+class SloSection(Section):
+    """`slos`: what is promised for a model."""
+
+    ttfb_p95_ms: float | None = Field(default=None, gt=0)
+    error_rate: float | None = Field(default=None, gt=0, lt=1)
+    availability: float | None = Field(default=None, gt=0, lt=1)
+
+    @model_validator(mode="after")
+    def _any(self) -> SloSection:
+        if self.ttfb_p95_ms is None and self.error_rate is None and self.availability is None:
+            raise ValueError("promises nothing; give ttfb_p95_ms, error_rate or availability")
+        return self
+
+
 class RouteSection(Section):
     """`routes[]`: the first rule whose conditions hold names the cluster."""
 
@@ -328,4 +342,5 @@ class FileSection(Section):
     aliases: dict[ModelName, ModelName] = {}
     default_model: ModelName | None = None
     splits: dict[ModelName, SplitEntry] = {}
+    slos: dict[ModelName, SloSection] = {}
     shadows: dict[ModelName, dict[Name, Permille]] = {}

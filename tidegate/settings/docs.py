@@ -11,6 +11,7 @@ from tidegate.settings.services import (
     AgentSettings,
     EngineSimSettings,
     ExtProcSettings,
+    OutcomesSettings,
     ServiceSettings,
     XdsSettings,
 )
@@ -30,6 +31,7 @@ def settings_page() -> str:
     for command, settings in (
         ("xds", XdsSettings),
         ("ext-proc", ExtProcSettings),
+        ("outcomes", OutcomesSettings),
         ("agent", AgentSettings),
         ("engine-sim", EngineSimSettings),
     ):

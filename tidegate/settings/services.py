@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
-from tidegate.domain.topology import split_listen, split_ports
+from tidegate.domain.topology import split_address, split_listen, split_ports
 from tidegate.settings.redis_url import parse_redis_url
 
 
@@ -138,6 +138,16 @@ class XdsSettings(GrpcSettings):
     envoy_secrets: str | None = setting(
         None, "folder, as Envoy finds it, of the files that xds_server.bootstrap --out wrote; for TLS to ext_proc"
     )
+    outcomes: str | None = setting(
+        None,
+        "host:port at which Envoy finds outcomes, to tell it how requests ended; unset: it tells nobody",
+        check=split_address,
+    )
+    outcomes_tls_name: str | None = setting(
+        None,
+        "name or IP that the certificate of outcomes has; given: Envoy speaks TLS to it, by --envoy-secrets",
+    )
+    outcomes_tls_mutual: bool = setting(False, "Envoy presents its certificate to outcomes")
     gateway_listen: str | None = setting(
         None, "host:port of Envoy's listener; overrides gateway.listen of the file", check=split_listen
     )
@@ -165,11 +175,26 @@ class ExtProcSettings(GrpcSettings):
         "part of the picks that are logged with their scores, 0 to 1; each line takes time and space",
         check=between(0, 1),
     )
+    transport: str = setting(
+        "wire",
+        "wire: HTTP/2 frames on asyncio, a quarter of the CPU; grpcio: the gRPC library, for comparison",
+        check=one_of("wire", "grpcio"),
+    )
     debug_requests: bool = setting(
         False, "show what was read from the last 256 requests at /debug/last?n=N of the metrics page, prompts excepted"
     )
     tick_ms: int = setting(250, "milliseconds between two reads of weights and drains from Redis", check=at_least(10))
     sample_ttl_ms: int = setting(3000, "age in milliseconds past which a sample says nothing", check=at_least(100))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class OutcomesSettings(GrpcSettings):
+    """`tidegate outcomes`."""
+
+    SERVICE: ClassVar[str] = "outcomes"
+
+    listen: str = setting("127.0.0.1:18002", "host:port of the access log gRPC server", check=split_listen)
+    tick_ms: int = setting(1000, "milliseconds between two reports to Redis", check=between(100, 2000))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -10,8 +10,10 @@ from typing import Any
 from tidegate.domain.errors import NotLeading, StoreUnavailable
 from tidegate.domain.lease import Lease
 from tidegate.domain.operators import FieldChange
+from tidegate.domain.outcomes.report import Report
 from tidegate.domain.sample import EndpointSample, NodeSample, NodeTick
 from tidegate.store import schema
+from tidegate.store.outcomes import cluster_field, decode_report, encode_report, model_field
 from tidegate.store.picks import PickBatch
 from tidegate.store.ports import ClusterDecision, Event, Mix, RawOperatorKeys
 
@@ -40,6 +42,7 @@ class MemoryStore:
         self._beats: dict[tuple[str, str], tuple[bytes, int]] = {}
         self._lead: tuple[Lease, int] | None = None
         self._mixes: dict[str, tuple[bytes, int]] = {}
+        self._outcomes: dict[str, tuple[dict[str, bytes], int]] = {}
         self._readers: set[asyncio.Queue[NodeTick | None]] = set()
         self._nudged: set[asyncio.Queue[bool]] = set()
         self._pickers: set[asyncio.Queue[PickBatch | None]] = set()
@@ -165,9 +168,10 @@ class MemoryStore:
         self._fence(lease)
         for decision in decisions:
             self._effective[decision.cluster] = dict(decision.effective)
-            self._explain[decision.cluster] = {
-                address: schema.from_json(schema.to_json(why)) or {} for address, why in decision.explain.items()
-            }
+            if decision.explain is not None:
+                self._explain[decision.cluster] = {
+                    address: schema.from_json(schema.to_json(why)) or {} for address, why in decision.explain.items()
+                }
         self._rejected = dict(rejected)
         self._log(events)
 
@@ -244,6 +248,16 @@ class MemoryStore:
         now = self._now()
         decoded = (schema.decode_mix(raw) for raw, expires in self._mixes.values() if expires > now)
         return [mix for mix in decoded if mix is not None]
+
+    async def tell_outcomes(self, instance: str, report: Report, *, ttl_ms: int) -> None:
+        """Keep the report until `ttl_ms` has passed."""
+        self._outcomes[instance] = (encode_report(report), self._now() + ttl_ms)
+
+    async def outcomes(self, clusters: Sequence[str], models: Sequence[str] = ()) -> list[Report]:
+        """What each instance told that has not expired."""
+        now, fields = self._now(), [*map(cluster_field, clusters), *map(model_field, models)]
+        told = [hash_ for hash_, expires in self._outcomes.values() if expires > now]
+        return [decode_report(clusters, models, [one.get(name) for name in fields]) for one in told] if fields else []
 
     async def nudge(self) -> None:
         """Hand a word to every reader."""

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from tidegate.domain.lease import Lease
 from tidegate.domain.operators import FieldChange
+from tidegate.domain.outcomes.report import Report
 from tidegate.domain.sample import EndpointSample, NodeSample, NodeTick
 from tidegate.domain.tuning import good_tunes
 from tidegate.store.picks import PickBatch
@@ -37,11 +38,14 @@ class RawOperatorKeys:
 
 @dataclass(frozen=True, slots=True)
 class ClusterDecision:
-    """What the controller decided for one cluster: by address, a weight 0…1000, and why (JSON-able)."""
+    """What the controller decided for one cluster: by address, a weight 0…1000, and why (JSON-able).
+
+    `explain` is None where what was written before stays: weights may move more often than anybody reads why.
+    """
 
     cluster: str
     effective: Mapping[str, int]
-    explain: Mapping[str, Mapping[str, Any]]
+    explain: Mapping[str, Mapping[str, Any]] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -192,6 +196,19 @@ class Mixes(Protocol):
         """What each instance told last. What is not of that shape is left out."""
 
 
+class Outcomes(Protocol):
+    """How requests ended, as instances of the outcomes service tell it; readers add their reports up."""
+
+    async def tell_outcomes(self, instance: str, report: Report, *, ttl_ms: int) -> None:
+        """Replace what `instance` told; forgotten when `ttl_ms` passes."""
+
+    async def outcomes(self, clusters: Sequence[str], models: Sequence[str] = ()) -> list[Report]:
+        """What each instance told last of these clusters and models, in two round trips.
+
+        What is not of that shape is left out.
+        """
+
+
 class Nudges(Protocol):
     """A word that something was decided, for whoever would else find it at the next look.
 
@@ -237,6 +254,7 @@ class Store(
     Leadership,
     Mixes,
     Nudges,
+    Outcomes,
     PickShare,
     Presence,
     Protocol,

@@ -30,11 +30,13 @@ from redis.exceptions import (
 from tidegate.domain.errors import ConfigError, NotLeading, StoreError, StoreRefused, StoreUnavailable
 from tidegate.domain.lease import Lease, read_lease
 from tidegate.domain.operators import FieldChange
+from tidegate.domain.outcomes.report import Report
 from tidegate.domain.sample import EndpointSample, NodeSample, NodeTick
 from tidegate.settings.redis_url import CLUSTER_SCHEME, SENTINEL_SCHEME, RedisUrl, parse_redis_url
 from tidegate.store import commands, schema
 from tidegate.store.commands import Command
 from tidegate.store.fields import text, texts
+from tidegate.store.outcomes import cluster_field, decode_report, encode_report, model_field
 from tidegate.store.picks import PickBatch, decode_picks, encode_picks
 from tidegate.store.ports import ClusterDecision, Event, Mix, RawOperatorKeys
 
@@ -225,9 +227,10 @@ class RedisStore:
         """One MULTI. Clusters that are not given keep what they have; `rejected` is replaced as a whole."""
         written: list[Command] = []
         for decision in decisions:
-            explain = {address: schema.to_json(why) for address, why in decision.explain.items()}
             written += commands.replace(self._keys.effective(decision.cluster), decision.effective)
-            written += commands.replace(self._keys.explain(decision.cluster), explain)
+            if decision.explain is not None:
+                explain = {address: schema.to_json(why) for address, why in decision.explain.items()}
+                written += commands.replace(self._keys.explain(decision.cluster), explain)
         written += commands.replace(self._keys.rejected, rejected)
         written += [commands.append_event(self._keys, event) for event in events]
         await self._write(written, lease)
@@ -318,6 +321,27 @@ class RedisStore:
         told = await self._read([("GET", self._keys.mix(text(instance))) for instance in listed])
         decoded = (schema.decode_mix(raw) for raw in told if isinstance(raw, bytes))
         return [mix for mix in decoded if mix is not None]
+
+    async def tell_outcomes(self, instance: str, report: Report, *, ttl_ms: int) -> None:
+        """The hash replaced, with an end, and its place in the index."""
+        now = self._clock_ms()
+        await self._write(
+            [
+                *commands.replace(self._keys.told_outcomes(instance), encode_report(report), ttl_ms),
+                ("ZADD", self._keys.outcomes, now, instance),
+                ("ZREMRANGEBYSCORE", self._keys.outcomes, "-inf", now - schema.INDEX_KEPT_MS),
+            ]
+        )
+
+    async def outcomes(self, clusters: Sequence[str], models: Sequence[str] = ()) -> list[Report]:
+        """HMGET on the hash of each instance of the index."""
+        fields = [*map(cluster_field, clusters), *map(model_field, models)]
+        [listed] = await self._read([("ZRANGE", self._keys.outcomes, 0, -1)])
+        _raise_wrong_type(listed, self._keys.outcomes)
+        if not fields:
+            return []
+        told = await self._read([("HMGET", self._keys.told_outcomes(text(name)), *fields) for name in listed])
+        return [decode_report(clusters, models, values) for values in told if isinstance(values, list)]
 
     async def nudge(self) -> None:
         """PUBLISH on `decided`."""

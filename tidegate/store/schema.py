@@ -57,6 +57,8 @@ class Keys:
                  services                          zset            {service}|{instance} by beat_at_ms
                  mix:{instance}                    string, expires JSON: cluster → host:port → class → requests
                  mixes                             zset            {instance} by when it told
+                 outcomes:{instance}               hash, expires   cluster:{cluster}, model:{model} → MessagePack
+                 outcomes                          zset            {instance} by when it told
     ext_proc:    picks                             channel         dispatches of an instance, as `picks` draws them
     """
 
@@ -100,6 +102,13 @@ class Keys:
     @property
     def mixes(self) -> str:
         return self.of("mixes")
+
+    def told_outcomes(self, instance: str) -> str:
+        return self.of(f"outcomes:{instance}")
+
+    @property
+    def outcomes(self) -> str:
+        return self.of("outcomes")
 
     @property
     def leader(self) -> str:

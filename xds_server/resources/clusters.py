@@ -1,7 +1,8 @@
-"""CDS: one cluster a model pool, and the one of ext_proc."""
+"""CDS: one cluster a model pool, and those of Tidegate's own services."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Final
 
 from envoy.config.cluster.v3 import circuit_breaker_pb2, cluster_pb2, outlier_detection_pb2
@@ -21,9 +22,9 @@ from envoy.type.v3 import percent_pb2
 from tidegate.domain.topology import LbPolicy
 from tidegate.domain.upstream import Balance, Http, Upstream
 from tidegate.domain.wire import DESTINATION_ENDPOINT, LB_METADATA_NAMESPACE
-from xds_server.desired import Desired, DesiredCluster
+from xds_server.desired import Desired, DesiredCluster, OutcomesServer, PickerTls
 from xds_server.resources.endpoints import socket_address
-from xds_server.resources.names import EXT_PROC_CLUSTER, HTTP_OPTIONS
+from xds_server.resources.names import EXT_PROC_CLUSTER, HTTP_OPTIONS, OUTCOMES_CLUSTER
 from xds_server.resources.tls import is_ip, to_engines, to_picker
 from xds_server.resources.wrap import UInt32, packed, seconds
 
@@ -59,27 +60,38 @@ def model_cluster(cluster: DesiredCluster) -> Any:
 def ext_proc_cluster(desired: Desired) -> Any:
     """The Cluster at which Envoy finds ext_proc: gRPC, by address or by DNS name, on one port or on one a worker."""
     ports = range(desired.ext_proc_port, (desired.ext_proc_last_port or desired.ext_proc_port) + 1)
-    addresses = (socket_address(desired.ext_proc_host, port) for port in ports)
+    cluster = _of_our_own(EXT_PROC_CLUSTER, desired.ext_proc_host, ports, desired.ext_proc_tls)
+    cluster.outlier_detection.CopyFrom(_dead_instances())
+    return cluster
+
+
+def outcomes_cluster(server: OutcomesServer) -> Any:
+    """The Cluster at which Envoy tells how requests ended."""
+    return _of_our_own(OUTCOMES_CLUSTER, server.host, [server.port], server.tls)
+
+
+def _of_our_own(name: str, host: str, ports: Iterable[int], tls: PickerTls | None) -> Any:
+    """gRPC, with health checks."""
+    addresses = (socket_address(host, port) for port in ports)
     endpoints = (endpoint_components_pb2.Endpoint(address=address) for address in addresses)
     locality = endpoint_components_pb2.LocalityLbEndpoints(
         lb_endpoints=[endpoint_components_pb2.LbEndpoint(endpoint=endpoint) for endpoint in endpoints]
     )
     return cluster_pb2.Cluster(
-        name=EXT_PROC_CLUSTER,
-        type=cluster_pb2.Cluster.STATIC if is_ip(desired.ext_proc_host) else cluster_pb2.Cluster.STRICT_DNS,
-        load_assignment=endpoint_pb2.ClusterLoadAssignment(cluster_name=EXT_PROC_CLUSTER, endpoints=[locality]),
+        name=name,
+        type=cluster_pb2.Cluster.STATIC if is_ip(host) else cluster_pb2.Cluster.STRICT_DNS,
+        load_assignment=endpoint_pb2.ClusterLoadAssignment(cluster_name=name, endpoints=[locality]),
         connect_timeout=seconds(CONNECT_TIMEOUT_SECONDS),
         circuit_breakers=_circuit_breakers(),
         common_lb_config=_without_panic(),
         health_checks=[_grpc_health()],
-        outlier_detection=_dead_instances(),
         typed_extension_protocol_options={HTTP_OPTIONS: packed(_http2())},
-        transport_socket=to_picker(desired.ext_proc_tls) if desired.ext_proc_tls else None,
+        transport_socket=to_picker(tls) if tls else None,
     )
 
 
 def _grpc_health() -> Any:
-    """Of several ext_procs, requests go to those that say that they serve; without any, Envoy does without at once."""
+    """Of several instances, those are called that say that they serve; without any, Envoy does without at once."""
     every = seconds(PICKER_CHECK_SECONDS)
     return health_check_pb2.HealthCheck(
         interval=every,

@@ -28,6 +28,7 @@ from tidegate.domain.wire import (
     CONTENT_TYPE_ATTRIBUTE,
     CONTROL_PREFIX,
     DESTINATION_ENDPOINT,
+    LABELS_NAMESPACE,
     LB_METADATA_NAMESPACE,
     METADATA_NAMESPACE,
     PATH_ATTRIBUTE,
@@ -35,6 +36,7 @@ from tidegate.domain.wire import (
 )
 from xds_server.desired import Desired
 from xds_server.resources import by_model
+from xds_server.resources.access_log import grpc_access_log
 from xds_server.resources.clusters import over_ads
 from xds_server.resources.cors import share_with
 from xds_server.resources.endpoints import socket_address
@@ -100,6 +102,7 @@ def _manager(desired: Desired) -> Any:
         request_timeout=seconds(UPLOAD_SECONDS),
         request_headers_timeout=seconds(10),
         stream_error_on_invalid_http_message=Bool(value=True),
+        access_log=[grpc_access_log()] if desired.outcomes else [],
     )
 
 
@@ -119,7 +122,8 @@ def ext_proc_filter(headers: Iterable[str]) -> Any:
     """
     attributes = dict.fromkeys([*ATTRIBUTES, *map(header_attribute, headers)])
     mode = processing_mode_pb2.ProcessingMode
-    namespaces = ext_proc_pb2.MetadataOptions.MetadataNamespaces(untyped=[METADATA_NAMESPACE, LB_METADATA_NAMESPACE])
+    untyped = [METADATA_NAMESPACE, LABELS_NAMESPACE, LB_METADATA_NAMESPACE]
+    namespaces = ext_proc_pb2.MetadataOptions.MetadataNamespaces(untyped=untyped)
     return ext_proc_pb2.ExternalProcessor(
         grpc_service=grpc_service_pb2.GrpcService(
             envoy_grpc=grpc_service_pb2.GrpcService.EnvoyGrpc(cluster_name=EXT_PROC_CLUSTER)

@@ -241,7 +241,7 @@ class LocalCluster:
         view = Table(title="Tidegate serves; Ctrl-C ends it")
         view.add_column("part")
         view.add_column("address", overflow="fold")
-        for name in ("gateway", "envoy_admin", "redis", "xds", "ext_proc"):
+        for name in ("gateway", "envoy_admin", "redis", "xds", "ext_proc", "outcomes"):
             view.add_row(name, _without_password(ready[name]))
         for name, url in ready["metrics"].items():
             view.add_row(f"metrics of {name}", url)

@@ -14,7 +14,7 @@ from tidegate.cli.binaries import envoy_binary, redis_server_binary
 from tidegate.cli.up.ports import LOOPBACK, Ports
 from tidegate.cli.up.processes import ProcessSpec
 
-GATEWAY_PORT, ADMIN_PORT, REDIS_PORT, XDS_PORT, EXT_PROC_PORT = 10000, 9901, 6379, 18000, 18001
+GATEWAY_PORT, ADMIN_PORT, REDIS_PORT = 10000, 9901, 6379
 LOOPBACK_HOSTS = {"127.0.0.1", "localhost", "::1"}
 
 
@@ -54,6 +54,7 @@ class Plan:
     own_redis: bool
     xds: str
     ext_proc: str
+    outcomes: str
     metrics: dict[str, str]
     engines: list[Engine] = field(default_factory=list)
 
@@ -70,6 +71,7 @@ class Plan:
             "redis": self.redis_url,
             "xds": self.xds,
             "ext_proc": self.ext_proc,
+            "outcomes": self.outcomes,
             "metrics": {name: f"http://{address}/metrics" for name, address in self.metrics.items()},
             "engines": [
                 {"name": e.name, "cluster": e.cluster, "address": e.address, "url": f"http://{e.address}"}
@@ -95,7 +97,8 @@ def make_plan(checked: Mapping[str, Any], folder: Path, ports: Ports, options: U
         own_redis=own_redis,
         xds=f"{LOOPBACK}:{ports.want('xds', LOOPBACK, 0)}",
         ext_proc=f"{LOOPBACK}:{_ext_proc_port(ports, options.ext_proc_workers)}",
-        metrics={name: f"{LOOPBACK}:{ports.any()}" for name in ("xds", "ext_proc", "agent")},
+        outcomes=f"{LOOPBACK}:{ports.any()}",
+        metrics={name: f"{LOOPBACK}:{ports.any()}" for name in ("xds", "ext_proc", "outcomes", "agent")},
     )
     document.setdefault("redis", {})["url"] = redis_url
     document.setdefault("gateway", {})["listen"] = gateway
@@ -158,14 +161,19 @@ def processes(plan: Plan) -> list[ProcessSpec]:
     specs = [_redis_process(plan)] if plan.own_redis else []
     specs += [_engine_process(plan, engine) for engine in plan.engines]
     specs += [
-        _service(plan, "xds", "xds", ["--listen", plan.xds, "--ext-proc", _ext_proc_for_envoy(plan)]),
+        _service(plan, "xds", "xds", ["--listen", plan.xds, *_called_by_envoy(plan)]),
         _service(
             plan, "ext_proc", "ext-proc", ["--listen", plan.ext_proc, "--workers", str(plan.options.ext_proc_workers)]
         ),
+        _service(plan, "outcomes", "outcomes", ["--listen", plan.outcomes]),
         _service(plan, "agent", "agent", ["--node", "local", "--all-nodes"]),
         _envoy_process(plan),
     ]
     return specs
+
+
+def _called_by_envoy(plan: Plan) -> list[str]:
+    return ["--ext-proc", _ext_proc_for_envoy(plan), "--outcomes", plan.outcomes]
 
 
 def _ext_proc_for_envoy(plan: Plan) -> str:

@@ -1,0 +1,95 @@
+"""What was counted: windows by cluster and replica, ledgers by model, and totals for the metrics page."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final
+
+from tidegate.domain.outcomes.ending import ENDINGS, PLACE, Ending, Outcome
+from tidegate.domain.outcomes.report import Report
+from tidegate.domain.outcomes.slo import Ledger, Slo
+from tidegate.domain.outcomes.tally import Told
+from tidegate.domain.outcomes.window import Window
+
+OTHER: Final = "other"
+"""The label of models and classes that the file does not name: clients choose those, and may choose many."""
+SILENT_MS: Final = 3_600_000
+"""A replica that got no request for so long is forgotten."""
+PROMPTLY_MS: Final = 70_000
+"""A little more than a window: then it holds nothing that a reader would miss."""
+
+
+class Place:
+    """One replica of one cluster."""
+
+    __slots__ = ("ever", "last_ms", "received_bytes", "retries", "sent_bytes", "window")
+
+    def __init__(self, now_ms: int) -> None:
+        self.window, self.last_ms = Window(now_ms), now_ms
+        self.ever = [0] * len(ENDINGS)
+        self.retries = self.received_bytes = self.sent_bytes = 0
+
+    def add(self, outcome: Outcome, now_ms: int) -> None:
+        """Count a request that ended at this moment."""
+        self.window.add(outcome, now_ms)
+        self.last_ms = now_ms
+        self.ever[PLACE[outcome.ending]] += 1
+        self.retries += max(0, outcome.attempts - 1)
+        self.received_bytes += outcome.received_bytes
+        self.sent_bytes += outcome.sent_bytes
+
+
+class Book:
+    """One event loop's. `clock_ms` never goes back; `models` and `classes` are the names that may be labels."""
+
+    def __init__(
+        self,
+        clock_ms: Callable[[], int],
+        *,
+        models: Iterable[str] = (),
+        classes: Iterable[str] = (),
+        slos: Iterable[Slo] = (),
+    ) -> None:
+        self._clock_ms = clock_ms
+        self._models, self._classes = frozenset(models), frozenset(classes)
+        self._ledgers = {slo.model: Ledger(slo.ttfb_p95_ms) for slo in slos}
+        self.places: dict[tuple[str, str], Place] = {}
+        self.by_model: Counter[tuple[str, str, Ending]] = Counter()
+        self.refusals: Counter[tuple[str, str]] = Counter()
+
+    def add(self, outcome: Outcome) -> None:
+        """Count a request that ended at this moment."""
+        now_ms = self._clock_ms()
+        model = outcome.model if outcome.model in self._models else OTHER
+        request_class = outcome.request_class if outcome.request_class in self._classes else OTHER
+        self.by_model[model, request_class, outcome.ending] += 1
+        if (ledger := self._ledgers.get(outcome.model)) is not None:
+            ledger.add(outcome, now_ms)
+        if outcome.ending is Ending.REFUSED:
+            self.refusals[outcome.reason, model] += 1
+        if not outcome.cluster:
+            return
+        place = self.places.get((outcome.cluster, outcome.replica))
+        if place is None:
+            place = self.places[outcome.cluster, outcome.replica] = Place(now_ms)
+        place.add(outcome, now_ms)
+
+    def report(self) -> Report:
+        """What this instance tells: every place that its window holds something of, every ledger."""
+        now_ms = self._clock_ms()
+        self._forget(now_ms)
+        clusters: dict[str, dict[str, Told]] = {}
+        for (cluster, replica), place in self.places.items():
+            if now_ms - place.last_ms < PROMPTLY_MS:
+                told = place.window.tally(now_ms).told(place.window.span_ms(now_ms), place.ever)
+                clusters.setdefault(cluster, {})[replica] = told
+        return Report(clusters, {model: ledger.spans(now_ms) for model, ledger in self._ledgers.items()})
+
+    def windows(self) -> Mapping[tuple[str, str], Window]:
+        """The windows by cluster and replica."""
+        return {place: one.window for place, one in self.places.items()}
+
+    def _forget(self, now_ms: int) -> None:
+        for name in [name for name, place in self.places.items() if now_ms - place.last_ms > SILENT_MS]:
+            del self.places[name]
