@@ -85,10 +85,22 @@ def _state(why: Mapping[str, Any] | None) -> str:
 
 
 def explained_alike(one: Explained, other: Explained, cluster: str) -> bool:
-    """Whether two states explain a cluster with the same words; ages and load figures may differ."""
+    """Whether two states explain a cluster with the same words; ages, weights and load figures may differ."""
     return _words(one.get(cluster, {})) == _words(other.get(cluster, {}))
 
 
 def _words(replicas: Mapping[str, Mapping[str, Any]]) -> dict[str, tuple[Any, ...]]:
-    names = ("pinned", "drained", "pinned_until_ms", "drained_until_ms", "automatic", "reason")
+    names = ("pinned", "drained", "pinned_until_ms", "drained_until_ms", "reason")
     return {address: (_state(why), *(why.get(name) for name in names)) for address, why in replicas.items()}
+
+
+def figures_alike(one: Mapping[str, Mapping[str, Any]] | None, other: Mapping[str, Mapping[str, Any]]) -> bool:
+    """Whether two explanations of a cluster differ in nothing but the time that passed between them."""
+    return one is not None and one.keys() == other.keys() and all(_figures(one[a]) == _figures(other[a]) for a in one)
+
+
+def _figures(why: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in why.items() if name not in _TIMES}
+
+
+_TIMES: Final = frozenset({"age_ms", "at_ms", "averaged_seconds"})

@@ -65,7 +65,7 @@ def decide_all(
         memories[cluster.name] = {one.address: one.memory for one in decided}
         decisions.append(_published(cluster.name, decided, intent))
     tuned = {**flat(tunes), **splits.in_force}
-    return State(intent, {d.cluster: d.explain for d in decisions}, tuned, memories), decisions
+    return State(intent, {d.cluster: d.explain or {} for d in decisions}, tuned, memories), decisions
 
 
 def rules_of(cluster: str, tunes: Tunes, base: Rules) -> Rules:

@@ -9,12 +9,12 @@ import socket
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Any, Final
 
 import structlog
 from prometheus_client import CollectorRegistry
 
-from controller.audit import OPERATOR, changes, explained_alike, unsaid
+from controller.audit import OPERATOR, changes, explained_alike, figures_alike, unsaid
 from controller.decide import World, decide_all
 from controller.instruments import Instruments
 from controller.mixes import entropies
@@ -112,6 +112,7 @@ class Controller:
     _strays: Mapping[str, str] = field(default_factory=dict)
     _entropies: Mapping[tuple[str, str], float] = field(default_factory=dict)
     _explained_at_ms: dict[str, int] = field(default_factory=dict)
+    _explained: dict[str, Mapping[str, Mapping[str, Any]]] = field(default_factory=dict)
     _beat_at_ms: int | None = None
     _lease: Lease | None = None
     _renew_at: float = 0.0
@@ -285,7 +286,8 @@ class Controller:
         that come and go. Weights that move with load wait for the readers' next look.
         """
         at_ms = self.clock()
-        due = [d for d in decisions if self._is_due(d, published, before, after, at_ms)]
+        parts = (self._due(decision, published, before, after, at_ms) for decision in decisions)
+        due = [part for part in parts if part is not None]
         events = changes(before, after, at_ms)
         if any(event.who == OPERATOR for event in events):
             events = unsaid(events, await self.store.events(EVENTS_SEARCHED))
@@ -295,7 +297,9 @@ class Controller:
         if events or ordered:
             await self.store.nudge()
         for decision in due:
-            self._explained_at_ms[decision.cluster] = at_ms
+            if decision.explain is not None:
+                self._explained_at_ms[decision.cluster] = at_ms
+                self._explained[decision.cluster] = decision.explain
         return len(due)
 
     async def _settled(self, after: State, keys: RawOperatorKeys) -> State:
@@ -320,21 +324,22 @@ class Controller:
                 return after
         return replace(after, intent=replace(after.intent, typed={}))
 
-    def _is_due(
+    def _due(
         self,
         decision: ClusterDecision,
         published: Mapping[str, Mapping[str, int]],
         before: State,
         after: State,
         at_ms: int,
-    ) -> bool:
-        name = decision.cluster
-        if published.get(name, {}) != decision.effective:
-            return True
-        if not explained_alike(before.explained, after.explained, name):
-            return True
-        moved = before.explained.get(name) != after.explained.get(name)
-        return moved and at_ms - self._explained_at_ms.get(name, 0) >= EXPLAIN_EVERY_MS
+    ) -> ClusterDecision | None:
+        """What of a decision is to be written: all, the weights alone, or nothing."""
+        name, explain = decision.cluster, decision.explain or {}
+        if not published.get(name) or not explained_alike(before.explained, after.explained, name):
+            return decision if published.get(name) or decision.effective else None
+        rested = at_ms - self._explained_at_ms.get(name, 0) >= EXPLAIN_EVERY_MS
+        if rested and not figures_alike(self._explained.get(name), explain):
+            return decision
+        return None if published.get(name, {}) == decision.effective else replace(decision, explain=None)
 
     async def _beat(self, at_ms: int) -> None:
         if self._beat_at_ms is None or at_ms - self._beat_at_ms >= BEAT_EVERY_MS:

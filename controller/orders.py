@@ -17,6 +17,7 @@ def joined(before: RawOperatorKeys, after: RawOperatorKeys) -> RawOperatorKeys:
         tunes=_joined(before.tunes, after.tunes),
         splits={**before.splits, **after.splits},
         broken=after.broken,
+        tuned={**before.tuned, **after.tuned},
     )
 
 

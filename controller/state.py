@@ -16,7 +16,8 @@ Explained = Mapping[str, Mapping[str, Mapping[str, Any]]]
 class State:
     """Orders in force, and the newest `explain` by cluster and address: what was decided, and from what.
 
-    `tuned` are the tunes and splits in force: `tune:phi-3 envoy.retries`, `split:phi-3` → text. `memories` are what the weight rule goes on
+    `tuned` are the tunes and splits in force: `tune:phi-3 envoy.retries`, `split:phi-3` → text.
+    `memories` are what the weight rule goes on
     from, by cluster and address.
     """
 

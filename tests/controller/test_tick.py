@@ -357,3 +357,29 @@ async def test_a_key_for_a_cluster_that_the_file_lacks_is_said_and_taken_back(st
     await controller.look_for_strays()
     await controller.tick()
     assert await store.rejected() == {}
+
+
+async def test_weights_move_at_once_and_why_within_a_second(store, controller, clock):
+    await store.publish(tick(clock(), a=0.1, b=0.1), ttl_ms=TTL)
+    await controller.tick()
+    shown = []
+    for step in range(1, 60):
+        clock.at_ms += 250
+        await store.publish(tick(clock(), a=0.95, b=0.1, seq=step), ttl_ms=TTL)
+        await controller.tick()
+        shown.append(((await weights(store))[A], (await store.explain(["phi-3"]))["phi-3"][A]["weight"]))
+    assert any(weight != why for weight, why in shown)
+    assert all(why in [weight for weight, _ in shown[at - 4 : at + 1]] for at, (_, why) in enumerate(shown) if at >= 4)
+
+
+async def test_time_alone_writes_nothing(store, controller, clock):
+    for step in range(60):
+        clock.at_ms += 250
+        await store.publish(tick(clock(), a=0.4, b=0.75, seq=step), ttl_ms=TTL)
+        await controller.tick()
+    before = store.writes
+    for step in range(60, 80):
+        clock.at_ms += 250
+        await store.publish(tick(clock(), a=0.4, b=0.75, seq=step), ttl_ms=TTL)
+        await controller.tick()
+    assert store.writes == before
