@@ -24,12 +24,10 @@ from tidegate.domain.split import (
     Chosen,
     Header,
     ModelSplit,
-    fields_of,
     identity_of,
+    in_force,
     point,
-    read_parts,
     slot_of,
-    split_key,
 )
 from tidegate.domain.topology import Topology
 from tidegate.domain.wire import CANARY_HEADER, VERSION_HEADER
@@ -50,7 +48,7 @@ class SplitBook:
     """The split in force of each model that has one, and what became of its requests."""
 
     def __init__(self, topology: Topology) -> None:
-        self._topology, self._models = topology, topology.split_models
+        self._topology = topology
         self._clusters = [cluster.name for cluster in topology.clusters]
         self._splits: dict[str, ModelSplit] = {}
         self.chosen: Counter[tuple[str, str]] = Counter()
@@ -67,36 +65,17 @@ class SplitBook:
 
     def apply(self, tuned: Mapping[str, str]) -> None:
         """Put in force what the controller accepted: `split:{model}` → `stable=990 canary=10`."""
-        for model in self._models:
-            split = self._split(model, tuned.get(split_key(model)))
-            if split is None:
-                self._splits.pop(model, None)
-            elif split != self._splits.get(model):
-                self._splits[model] = split
-
-    def _split(self, model: str, text: str | None) -> ModelSplit | None:
-        """What the store says, else the file's. The store may name clusters that are no longer in the file."""
-        file = self._topology.split(model)
-        parts = file.parts if file else None
-        if text is not None:
-            try:
-                parts = read_parts(fields_of(text), self._topology.versions(model))
-            except ValueError as exc:
-                log.warning("a split of another configuration is ignored", model=model, split=text, why=str(exc))
-        if parts is None:
-            return None
-        salt = file.salt if file and file.salt else model
-        return ModelSplit(model, parts, salt, frozenset(file.canary if file else ()))
+        self._splits = in_force(self._topology, tuned)
 
     async def follow(self, store: SplitStore, nudged: Nudged, tick_seconds: float) -> None:
         """Read each tick, and at once on a word that something was decided. Raises a StoreError when the store fails.
 
-        A store without any weight was emptied: what is in force stays.
+        A store without any weight was emptied: what is in force stays. Weights come back last, so they are read first.
         """
         while True:
-            keys, weights = await store.operator_keys((), ()), await store.effective(self._clusters)
+            weights = await store.effective(self._clusters)
             if any(weights.values()):
-                self.apply(keys.tuned)
+                self.apply((await store.operator_keys((), ())).tuned)
             await nudged.within(tick_seconds)
 
     def went(self, model: str, chosen: Chosen) -> None:

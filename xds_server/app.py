@@ -138,6 +138,9 @@ async def gateway_of(file: FileConfig, settings: XdsSettings, resolver: Resolver
         cors_origin=file.gateway.cors_origin,
         explain=file.gateway.explain,
         class_header=file.gateway.class_header,
+        user_header=file.gateway.user_header,
+        version_header=file.gateway.version_header,
+        strip_headers=file.gateway.strip_headers,
         without_picker=file.gateway.without_picker,
         outcomes=_outcomes(settings),
     )

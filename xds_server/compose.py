@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from tidegate.domain.routing import RouteMatch
+from tidegate.domain.routing import RouteMatch, Shadow
+from tidegate.domain.split import KEY_HEADERS, ModelSplit, in_force
 from tidegate.domain.topology import Cluster, Endpoint, Topology, WithoutPicker, split_address
 from tidegate.domain.upstream import Upstream
-from tidegate.domain.wire import CLASS_HEADER, EXPLAIN_HEADER, PRIORITY_HEADER
-from xds_server.desired import Desired, DesiredCluster, DesiredEndpoint, NameRule, OutcomesServer, PickerTls
+from tidegate.domain.wire import (
+    ADDRESS_ATTRIBUTE,
+    CANARY_HEADER,
+    CLASS_HEADER,
+    EXPLAIN_HEADER,
+    PRIORITY_HEADER,
+    VERSION_HEADER,
+    header_attribute,
+)
+from xds_server.desired import Desired, DesiredCluster, DesiredEndpoint, DesiredShadow, DesiredSplit, NameRule, OutcomesServer, PickerTls
 from xds_server.store_view import StoreView
 
 
@@ -29,6 +38,9 @@ class Gateway:
     explain: bool = False
     class_header: bool = False
     without_picker: WithoutPicker = WithoutPicker.BY_MODEL
+    user_header: str | None = None
+    version_header: bool = True
+    strip_headers: tuple[str, ...] = ()
     outcomes: OutcomesServer | None = None
 
 
@@ -47,6 +59,8 @@ def compose(
 
     Endpoints of the file come first, in its order, then those that agents registered, by address.
     """
+    clusters = tuple(_cluster(cluster, view, ips, sample_ttl_ms, upstreams or {}) for cluster in topology.clusters)
+    splits = in_force(topology, view.tuned)
     return Desired(
         listen_host=gateway.listen_host,
         listen_port=gateway.listen_port,
@@ -56,12 +70,16 @@ def compose(
         ext_proc_port=gateway.ext_proc_port,
         ext_proc_last_port=gateway.ext_proc_last_port,
         ext_proc_tls=gateway.ext_proc_tls,
-        clusters=tuple(_cluster(cluster, view, ips, sample_ttl_ms, upstreams or {}) for cluster in topology.clusters),
+        clusters=clusters,
         aliases=tuple(alias for alias, _ in topology.aliases),
         rule_headers=topology.rule_headers,
         cors_origin=gateway.cors_origin,
         explain=gateway.explain,
-        inputs=_inputs(gateway),
+        inputs=_inputs(gateway, splits),
+        attributes=_attributes(gateway, topology, splits),
+        strip_headers=gateway.strip_headers,
+        splits=tuple(_split(split, clusters) for split in splits.values()),
+        shadows=tuple(_shadow(shadow, topology, splits, clusters) for shadow in topology.shadows),
         without_picker=gateway.without_picker,
         picker_away=picker_away,
         name_rules=_name_rules(topology),
@@ -70,18 +88,53 @@ def compose(
     )
 
 
-def _inputs(gateway: Gateway) -> tuple[str, ...]:
+def _inputs(gateway: Gateway, splits: Mapping[str, ModelSplit]) -> tuple[str, ...]:
     """Tidegate's own headers that clients may send."""
-    allowed = ((PRIORITY_HEADER, True), (CLASS_HEADER, gateway.class_header), (EXPLAIN_HEADER, gateway.explain))
+    allowed = (
+        (PRIORITY_HEADER, True),
+        (CLASS_HEADER, gateway.class_header),
+        (EXPLAIN_HEADER, gateway.explain),
+        (VERSION_HEADER, gateway.version_header and bool(splits)),
+    )
     return tuple(name for name, said in allowed if said)
 
 
+def _attributes(gateway: Gateway, topology: Topology, splits: Mapping[str, ModelSplit]) -> tuple[str, ...]:
+    """What tells who asks, where that matters; what a client says of canaries, where there are any."""
+    if not splits and all(rule.share_permille is None for rule in topology.routes):
+        return ()
+    canary = [CANARY_HEADER] if any(split.canary for split in splits.values()) else []
+    named = [gateway.user_header] if gateway.user_header else []
+    return (ADDRESS_ATTRIBUTE, *map(header_attribute, [*named, *KEY_HEADERS, *canary]))
+
+
+def _split(split: ModelSplit, clusters: Sequence[DesiredCluster]) -> DesiredSplit:
+    """Without the versions that serve nobody, unless none does."""
+    serving = {cluster.name for cluster in clusters if any(endpoint.serves for endpoint in cluster.endpoints)}
+    parts = tuple((name, share) for name, share in split.parts if share)
+    return DesiredSplit(model=split.model, parts=tuple(part for part in parts if part[0] in serving) or parts)
+
+
+def _shadow(
+    shadow: Shadow, topology: Topology, splits: Mapping[str, ModelSplit], clusters: Sequence[DesiredCluster]
+) -> DesiredShadow:
+    """Where its model's requests may go: to those that have the model, its versions, and where rules send it."""
+    homes = [cluster.name for cluster in clusters if shadow.model in cluster.models]
+    versions = splits[shadow.model].versions if shadow.model in splits else ()
+    names = (None, shadow.model, *(alias for alias, meant in topology.aliases if meant == shadow.model))
+    ruled = [rule.cluster for rule in topology.routes if rule.match.model in names]
+    parts = tuple(part for part in shadow.parts if part[1])
+    return DesiredShadow(model=shadow.model, clusters=tuple(dict.fromkeys([*homes, *versions, *ruled])), parts=parts)
+
+
 def _name_rules(topology: Topology) -> tuple[NameRule, ...]:
-    """The rules that look at names and headers alone and write no other name into the body."""
+    """The rules that look at names and headers alone, hold for every user and write no other name into the body."""
     return tuple(
         NameRule(cluster=rule.cluster, model=rule.match.model, headers=rule.match.headers)
         for rule in topology.routes
-        if rule.model is None and rule.match == RouteMatch(model=rule.match.model, headers=rule.match.headers)
+        if rule.model is None
+        and rule.share_permille is None
+        and rule.match == RouteMatch(model=rule.match.model, headers=rule.match.headers)
     )
 
 

@@ -56,6 +56,26 @@ class NameRule:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DesiredSplit:
+    """A model's versions that serve somebody, and their shares, each above 0: what Envoy keeps of a split by itself."""
+
+    model: str
+    parts: tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DesiredShadow:
+    """Copies of a model's requests: to each cluster of `parts`, so many parts per thousand.
+
+    `clusters` are those that the requests themselves may go to.
+    """
+
+    model: str
+    clusters: tuple[str, ...]
+    parts: tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PickerTls:
     """How Envoy speaks to ext_proc: `name` is one of its certificate's, `secrets` the folder of Envoy's own secrets.
 
@@ -81,7 +101,8 @@ class Desired:
     """The gateway and everything behind it. Hosts of the listener are IPs; that of ext_proc may be a name.
 
     `aliases` are further names of models, `rule_headers` the lower-case names of the headers that rules compare,
-    `inputs` those of Tidegate's own that clients may send, `explain` whether answers may say why they were sent where,
+    `inputs` those of Tidegate's own that clients may send, `attributes` what ext_proc is sent beside those,
+    `strip_headers` what no engine gets, `explain` whether answers may say why they were sent where,
     `cors_origin` the one whose pages may call the gateway, `*` for any. `picker_away`: no ext_proc answers; then
     `without_picker` says what to do, and `name_rules` and `default_model` are what Envoy can keep of the file.
     `outcomes` is whom Envoy tells how requests ended; None: nobody.
@@ -105,6 +126,10 @@ class Desired:
     picker_away: bool = False
     name_rules: tuple[NameRule, ...] = ()
     default_model: str | None = None
+    attributes: tuple[str, ...] = ()
+    strip_headers: tuple[str, ...] = ()
+    splits: tuple[DesiredSplit, ...] = ()
+    shadows: tuple[DesiredShadow, ...] = ()
     outcomes: OutcomesServer | None = None
 
     @property

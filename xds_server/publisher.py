@@ -129,7 +129,7 @@ class Publisher:
         except StoreError as exc:
             self._tell(str(exc))
             return exc
-        self._view, self._ordered = self._view.ordered(weights, keys.good_tunes()), True
+        self._view, self._ordered = self._view.ordered(weights, keys.good_tunes(), keys.tuned), True
         if self.desired is not None:
             await self._publish()
         return None
@@ -160,6 +160,7 @@ class Publisher:
             departed=departed,
             samples=samples,
             tunes=keys.good_tunes(),
+            tuned=keys.tuned,
             now_ms=self._clock_ms(),
         )
         return None

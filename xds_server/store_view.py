@@ -14,6 +14,7 @@ from tidegate.domain.sample import EndpointSample
 class StoreView:
     """Weights by cluster and address; who registered; the newest samples; the names that each place listed last.
 
+    `tunes` are those in force, `tuned` all that the controller accepted, splits among them.
     `read_at_ms` is when samples were read: ages count from there, so that a view does not go stale by itself.
     """
 
@@ -23,6 +24,7 @@ class StoreView:
     listed: Mapping[Place, tuple[str, ...]] = field(default_factory=dict)
     read_at_ms: int = 0
     tunes: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    tuned: Mapping[str, str] = field(default_factory=dict)
 
     def updated(
         self,
@@ -32,6 +34,7 @@ class StoreView:
         samples: Iterable[EndpointSample] | None,
         departed: AbstractSet[Place] = frozenset(),
         tunes: Mapping[str, Mapping[str, str]] | None = None,
+        tuned: Mapping[str, str] | None = None,
         now_ms: int,
     ) -> StoreView:
         """This view after one successful reading.
@@ -45,17 +48,24 @@ class StoreView:
         newest = self.samples if samples is None else {(s.cluster, s.address): s for s in samples}
         listed = {**self.listed, **{place: s.models for place, s in newest.items() if s.models}}
         return replace(
-            self.ordered(weights, self.tunes if tunes is None else tunes),
+            self.ordered(weights, self.tunes if tunes is None else tunes, tuned),
             membership=membership,
             samples=newest,
             listed={place: names for place, names in listed.items() if place in there or place in newest},
             read_at_ms=self.read_at_ms if samples is None else now_ms,
         )
 
-    def ordered(self, weights: Mapping[str, Mapping[str, int]], tunes: Mapping[str, Mapping[str, str]]) -> StoreView:
-        """This view after a look at weights and tunables alone, under the rules of `updated`."""
+    def ordered(
+        self,
+        weights: Mapping[str, Mapping[str, int]],
+        tunes: Mapping[str, Mapping[str, str]],
+        tuned: Mapping[str, str] | None = None,
+    ) -> StoreView:
+        """This view after a look at weights and at what the controller accepted, under the rules of `updated`."""
+        there = any(weights.values())
         return replace(
             self,
             weights={**self.weights, **{cluster: w for cluster, w in weights.items() if w}},
-            tunes=tunes if any(weights.values()) else self.tunes,
+            tunes=tunes if there else self.tunes,
+            tuned=tuned if there and tuned is not None else self.tuned,
         )

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
@@ -29,6 +30,7 @@ from typing import Final
 from xxhash import xxh3_64_intdigest
 
 from tidegate.domain.routing import PERMILLE
+from tidegate.domain.topology import Topology
 
 Parts = tuple[tuple[str, int], ...]
 """Versions (names of clusters) and their shares in parts per thousand, the base first."""
@@ -36,6 +38,7 @@ Header = Callable[[str], str | None]
 
 KEY_HEADERS: Final = ("authorization", "x-api-key", "api-key")
 """Where clients send their API key. Of its text nothing but a hash is looked at, and nothing is kept."""
+PREFIX: Final = "split:"
 _NUMBER: Final = re.compile(r"[0-9]{1,4}", re.ASCII)
 _SHOWN_CHARACTERS: Final = 40
 
@@ -183,12 +186,34 @@ def again(number: int, why: str) -> int:
     return xxh3_64_intdigest(number.to_bytes(8, "little") + why.encode())
 
 
+def in_force(topology: Topology, tuned: Mapping[str, str]) -> dict[str, ModelSplit]:
+    """By model, the splits in force: those in `tuned`, by `split:{model}`, else those of the file.
+
+    A text that names what is no longer in the file counts for nothing.
+    """
+    models = {split.model for split in topology.splits}
+    models |= {model for key in tuned if (model := key.removeprefix(PREFIX)) != key and model in topology.split_models}
+    found = ((model, _of_model(topology, model, tuned.get(split_key(model)))) for model in sorted(models))
+    return {model: split for model, split in found if split is not None}
+
+
+def _of_model(topology: Topology, model: str, text: str | None) -> ModelSplit | None:
+    file, parts = topology.split(model), None
+    if text is not None:
+        with suppress(ValueError):
+            parts = read_parts(fields_of(text), topology.versions(model))
+    if parts is None:
+        parts = file.parts if file else None
+    salt = file.salt if file and file.salt else model
+    return None if parts is None else ModelSplit(model, parts, salt, frozenset(file.canary if file else ()))
+
+
 # --- what operators type, and what is in force --------------------------------------------------------------
 
 
 def split_key(model: str) -> str:
     """How `rejected`, `tuned` and `events` name the split of a model."""
-    return f"split:{model}"
+    return PREFIX + model
 
 
 def text_of(parts: Parts) -> str:
@@ -275,5 +300,5 @@ def _stays(last: str | None) -> str:
 def _unreadable(last_good: Mapping[str, str], broken: Collection[str]) -> Iterator[tuple[str, Mapping[str, str]]]:
     """Splits whose key holds no hash: what was good stays."""
     for key, text in last_good.items():
-        if key in broken and key.startswith("split:"):
-            yield key.partition(":")[2], fields_of(text)
+        if key in broken and key.startswith(PREFIX):
+            yield key.removeprefix(PREFIX), fields_of(text)

@@ -241,7 +241,7 @@ class RedisStore:
         """HSETNX of each field, ZADD NX of each place: what was written meanwhile stays."""
         written: list[Command] = [
             ("HSETNX", self._keys.of(key), name, value)
-            for key, fields in schema.operator_hashes(keys).items()
+            for key, fields in {**schema.operator_hashes(keys), schema.TUNED: keys.tuned}.items()
             for name, value in fields.items()
         ]
         index = [part for place, at in heard_ms.items() for part in (at, schema.member(*place))]

@@ -19,7 +19,7 @@ from envoy.type.matcher.v3 import metadata_pb2, string_pb2, value_pb2
 from google.protobuf import struct_pb2
 
 from tidegate.domain.topology import WithoutPicker
-from xds_server.desired import Desired
+from xds_server.desired import Desired, DesiredSplit
 from xds_server.resources.names import EXT_PROC_FILTER, JSON_TO_METADATA_FILTER, WHOLE_BODY_FILTER
 from xds_server.resources.wrap import UInt32, packed
 
@@ -79,16 +79,25 @@ def enable(route: Any, desired: Desired) -> Any:
     return route
 
 
-def matches(desired: Desired) -> Iterator[tuple[str, str, Any]]:
-    """Route name, cluster and match: the rules that Envoy can keep, then each cluster by its models' names."""
+def matches_of_rules(desired: Desired) -> Iterator[tuple[str, str, Any]]:
+    """Route name, cluster and match of the rules that Envoy can keep."""
     if not reads_models(desired):
         return
     for number, rule in enumerate(desired.name_rules):
         names = (rule.model,) if rule.model is not None else ()
         yield f"by-model rule {number}", rule.cluster, _match(names, rule.headers)
-    for cluster in desired.clusters:
+
+def matches_of_clusters(desired: Desired) -> Iterator[tuple[str, str, Any]]:
+    """Route name, cluster and match: each cluster by its models' names."""
+    for cluster in desired.clusters if reads_models(desired) else ():
         if cluster.models:
             yield f"by-model {cluster.name}", cluster.name, _match(cluster.models, ())
+
+
+def splits(desired: Desired) -> Iterator[tuple[DesiredSplit, Any]]:
+    """The model of each split and its match. No user keeps a side here: each request is sent by the shares."""
+    for split in desired.splits if reads_models(desired) else ():
+        yield split, _match((split.model,), ())
 
 
 def aliased(desired: Desired) -> Any | None:

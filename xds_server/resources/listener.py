@@ -88,7 +88,7 @@ def _manager(desired: Desired) -> Any:
         http_filters=[
             *([_filter(HEADER_MUTATION_FILTER, share_with(desired.cors_origin))] if desired.cors_origin else []),
             *_by_model_filters(desired),
-            _filter(EXT_PROC_FILTER, ext_proc_filter([*desired.rule_headers, *desired.inputs])),
+            _filter(EXT_PROC_FILTER, ext_proc_filter([*desired.rule_headers, *desired.inputs], desired.attributes)),
             _filter(BUFFER_FILTER, by_model.whole_body(desired)),
             _filter(FAULT_FILTER, fault_pb2.HTTPFault()),
             _filter(ROUTER_FILTER, router_pb2.Router(suppress_envoy_headers=True)),
@@ -115,12 +115,13 @@ def _by_model_filters(desired: Desired) -> list[Any]:
     return [whole_body, reader]
 
 
-def ext_proc_filter(headers: Iterable[str]) -> Any:
+def ext_proc_filter(headers: Iterable[str], more: Iterable[str] = ()) -> Any:
     """One message each way. Without ext_proc the request goes on, and meets the route that answers 503.
 
-    ext_proc is sent what it reads and nothing else: of the headers, those that rules compare and clients may send.
+    ext_proc is sent what it reads and nothing else: of the headers, those that rules compare and clients may send, and
+    `more` attributes.
     """
-    attributes = dict.fromkeys([*ATTRIBUTES, *map(header_attribute, headers)])
+    attributes = dict.fromkeys([*ATTRIBUTES, *map(header_attribute, headers), *more])
     mode = processing_mode_pb2.ProcessingMode
     untyped = [METADATA_NAMESPACE, LABELS_NAMESPACE, LB_METADATA_NAMESPACE]
     namespaces = ext_proc_pb2.MetadataOptions.MetadataNamespaces(untyped=untyped)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any, Final
@@ -24,9 +24,10 @@ from tidegate.domain.wire import (
     METADATA_CLUSTER,
     METADATA_EXPLAIN,
     METADATA_NAMESPACE,
+    METADATA_SHADOWED,
     REASON_HEADER,
 )
-from xds_server.desired import Desired, DesiredCluster
+from xds_server.desired import Desired, DesiredCluster, DesiredSplit
 from xds_server.resources import answers, by_model
 from xds_server.resources.matches import MODEL_PATHS, MODELS_PATH, RESPONSES_PATH, method, model_paths, path, regex
 from xds_server.resources.names import EXT_PROC_FILTER, FAULT_FILTER, ROUTES_NAME
@@ -58,6 +59,7 @@ def _table(desired: Desired, health: HttpAnswer) -> Any:
         routes=[
             _direct("health", method(READ, path="/health"), health),
             _direct("models", method(READ, **path(MODELS_PATH)), models),
+            *_shadowed_routes(desired),
             *(_cluster_route(cluster, desired) for cluster in desired.clusters),
             *_routes_by_model(desired),
             _direct("cancel", method("POST", **path(f"{RESPONSES_PATH}/+cancel/*")), answers.not_kept()),
@@ -97,8 +99,47 @@ def _routes_by_model(desired: Desired) -> Iterator[Any]:
     if (aliased := by_model.aliased(desired)) is not None:
         yield _answering("by-model alias", aliased, http_answer(answers.NO_ENDPOINT))
     clusters = {cluster.name: cluster for cluster in desired.clusters}
-    for name, cluster, match in by_model.matches(desired):
+    for name, cluster, match in by_model.matches_of_rules(desired):
         yield _to(clusters[cluster], name, match, desired)
+    for split, match in by_model.splits(desired):
+        yield _among(split, clusters, match, desired)
+    for name, cluster, match in by_model.matches_of_clusters(desired):
+        yield _to(clusters[cluster], name, match, desired)
+
+
+def _among(split: DesiredSplit, clusters: Mapping[str, DesiredCluster], match: Any, desired: Desired) -> Any:
+    """To one of a model's versions, by their shares; silence and retries are those of the first."""
+    route = _to(clusters[split.parts[0][0]], f"by-model split {split.model}", match, desired)
+    weight = components.WeightedCluster.ClusterWeight
+    parts = [weight(name=name, weight=UInt32(value=share)) for name, share in split.parts]
+    route.route.weighted_clusters.CopyFrom(components.WeightedCluster(clusters=parts))
+    for added in route.response_headers_to_add:
+        if added.header.key == CLUSTER_HEADER:
+            added.header.value = "%UPSTREAM_CLUSTER_RAW%"
+    return route
+
+
+def _shadowed_routes(desired: Desired) -> Iterator[Any]:
+    """What ext_proc sent to a cluster, of a model of which Envoy sends copies elsewhere."""
+    clusters = {cluster.name: cluster for cluster in desired.clusters}
+    for shadow in desired.shadows:
+        for name in shadow.clusters:
+            match = components.RouteMatch(
+                prefix="/", dynamic_metadata=[_chosen(name), _said(METADATA_SHADOWED, shadow.model)]
+            )
+            route = _to(clusters[name], f"{name} shadowed {shadow.model}", match, desired)
+            mirrors = (_mirror(cluster, share) for cluster, share in shadow.parts if cluster != name)
+            route.route.request_mirror_policies.extend(mirrors)
+            yield route
+
+
+def _mirror(cluster: str, permille: int) -> Any:
+    """Envoy sends a copy and drops its answer, whatever that is."""
+    kind = percent_pb2.FractionalPercent
+    share = kind(numerator=permille * 10, denominator=kind.TEN_THOUSAND)
+    return components.RouteAction.RequestMirrorPolicy(
+        cluster=cluster, runtime_fraction=base_pb2.RuntimeFractionalPercent(default_value=share)
+    )
 
 
 def _cluster_route(cluster: DesiredCluster, desired: Desired) -> Any:
@@ -121,17 +162,22 @@ def _to(cluster: DesiredCluster, name: str, match: Any, desired: Desired) -> Any
             idle_timeout=seconds(cluster.upstream.silence_ms / 1000),
             retry_policy=_retry_policy(cluster.upstream.retries),
         ),
-        request_headers_to_remove=[EXTERNAL_ADDRESS, *desired.inputs],
+        request_headers_to_remove=[EXTERNAL_ADDRESS, *desired.inputs, *desired.strip_headers],
         response_headers_to_remove=[CLUSTER_HEADER, ENDPOINT_HEADER, EXPLAIN_HEADER, REASON_HEADER],
         response_headers_to_add=_headers(added),
     )
 
 
 def _chosen(cluster: str) -> Any:
+    return _said(METADATA_CLUSTER, cluster)
+
+
+def _said(key: str, value: str) -> Any:
+    """ext_proc's metadata has this value."""
     return metadata_pb2.MetadataMatcher(
         filter=METADATA_NAMESPACE,
-        path=[metadata_pb2.MetadataMatcher.PathSegment(key=METADATA_CLUSTER)],
-        value=value_pb2.ValueMatcher(string_match=string_pb2.StringMatcher(exact=cluster)),
+        path=[metadata_pb2.MetadataMatcher.PathSegment(key=key)],
+        value=value_pb2.ValueMatcher(string_match=string_pb2.StringMatcher(exact=value)),
     )
 
 
