@@ -18,7 +18,16 @@ from tidegate.domain.wire import (
     VERSION_HEADER,
     header_attribute,
 )
-from xds_server.desired import Desired, DesiredCluster, DesiredEndpoint, DesiredShadow, DesiredSplit, NameRule, OutcomesServer, PickerTls
+from xds_server.desired import (
+    Desired,
+    DesiredCluster,
+    DesiredEndpoint,
+    DesiredShadow,
+    DesiredSplit,
+    NameRule,
+    OutcomesServer,
+    PickerTls,
+)
 from xds_server.store_view import StoreView
 
 
