@@ -1,0 +1,1 @@
+"""Splits of a model among clusters: which user meets which version, overrides and shadows."""
