@@ -87,6 +87,7 @@ def matches_of_rules(desired: Desired) -> Iterator[tuple[str, str, Any]]:
         names = (rule.model,) if rule.model is not None else ()
         yield f"by-model rule {number}", rule.cluster, _match(names, rule.headers)
 
+
 def matches_of_clusters(desired: Desired) -> Iterator[tuple[str, str, Any]]:
     """Route name, cluster and match: each cluster by its models' names."""
     for cluster in desired.clusters if reads_models(desired) else ():

@@ -50,7 +50,7 @@ def model_cluster(cluster: DesiredCluster) -> Any:
         connect_timeout=seconds(upstream.connect_timeout_ms / 1000),
         circuit_breakers=_circuit_breakers(upstream.max_requests),
         load_balancing_policy=_override_host(balance) if cluster.lb is LbPolicy.PICK else balance,
-        common_lb_config=_without_panic(),
+        common_lb_config=_hosts_as_they_are(),
         outlier_detection=_outlier_detection(upstream) if upstream.eject_after else None,
         typed_extension_protocol_options={HTTP_OPTIONS: packed(_engines_http(upstream))},
         transport_socket=to_engines(cluster.tls, upstream.http) if cluster.tls else None,
@@ -83,7 +83,7 @@ def _of_our_own(name: str, host: str, ports: Iterable[int], tls: PickerTls | Non
         load_assignment=endpoint_pb2.ClusterLoadAssignment(cluster_name=name, endpoints=[locality]),
         connect_timeout=seconds(CONNECT_TIMEOUT_SECONDS),
         circuit_breakers=_circuit_breakers(),
-        common_lb_config=_without_panic(),
+        common_lb_config=_hosts_as_they_are(),
         health_checks=[_grpc_health()],
         typed_extension_protocol_options={HTTP_OPTIONS: packed(_http2())},
         transport_socket=to_picker(tls) if tls else None,
@@ -128,9 +128,15 @@ def over_ads() -> Any:
     )
 
 
-def _without_panic() -> Any:
-    """When every endpoint drains there is none: without this Envoy would send traffic to all of them."""
-    return cluster_pb2.Cluster.CommonLbConfig(healthy_panic_threshold=percent_pb2.Percent(value=0))
+def _hosts_as_they_are() -> Any:
+    """No panic: when every endpoint drains there is none; else Envoy would send traffic to all of them.
+
+    No merging either: by its default, Envoy's workers learn of failed health checks and ejections up to a second later
+    than its main thread.
+    """
+    return cluster_pb2.Cluster.CommonLbConfig(
+        healthy_panic_threshold=percent_pb2.Percent(value=0), update_merge_window=seconds(0)
+    )
 
 
 def _circuit_breakers(max_requests: int = MOST_AT_ONCE) -> Any:
