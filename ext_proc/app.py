@@ -7,6 +7,7 @@ import os
 import socket
 from collections.abc import Mapping
 from random import getrandbits
+from typing import Final
 
 import structlog
 from prometheus_client import CollectorRegistry
@@ -29,6 +30,7 @@ from ext_proc.shared import SharedPicks, SharedPicksMetrics
 from ext_proc.splits import SplitBook, SplitMetrics, Versions
 from ext_proc.tokens import TokenBook
 from ext_proc.transport.grpcio import GrpcioServer
+from ext_proc.transport.wire import WireServer
 from ext_proc.view import FleetView
 from ext_proc.worker import WorkerOrder, say_ready
 from tidegate.domain.errors import ConfigError, StoreError
@@ -51,6 +53,7 @@ BEAT_TTL_MS = 3000
 DRAIN_SECONDS = 0.75
 """From the word that this instance stops until it does: two of Envoy's health checks, and some."""
 GRACE_SECONDS = 2.0
+TRANSPORTS: Final[Mapping[str, type[GrpcioServer | WireServer]]] = {"wire": WireServer, "grpcio": GrpcioServer}
 
 
 async def serve(settings: ExtProcSettings, worker: WorkerOrder | None = None) -> None:
@@ -117,7 +120,7 @@ async def serve_on(
     tls = server_watch(settings.tls_cert, settings.tls_key, settings.tls_client_ca, TlsMetrics(registry))
     listens = {"listen": settings.listen, **({"own": worker.own_listen} if worker else {})}
     servers = {
-        name: GrpcioServer(
+        name: TRANSPORTS[settings.transport](
             lambda: Session(decider.decide),
             health,
             metrics,
@@ -156,7 +159,7 @@ def instance_name() -> str:
     return f"{socket.gethostname()}:{os.getpid()}"
 
 
-async def _listen(servers: Mapping[str, GrpcioServer], listens: Mapping[str, str]) -> dict[str, str]:
+async def _listen(servers: Mapping[str, GrpcioServer | WireServer], listens: Mapping[str, str]) -> dict[str, str]:
     """Start each server; the addresses. Raises OSError when one is taken, with all of them stopped."""
     bound: dict[str, str] = {}
     try:

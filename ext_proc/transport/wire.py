@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-import ssl
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
@@ -24,8 +23,10 @@ from ext_proc.transport.grpcio import ByteSession, message_limit_bytes
 from ext_proc.transport.http2.connection import Connection
 from ext_proc.transport.http2.frames import ErrorCode, Http2ConnectionError
 from ext_proc.transport.http2.limits import Limits
+from tidegate.asyncio_tls import server_context
 from tidegate.domain.errors import ProtocolViolation
 from tidegate.grpc_health import HEALTH
+from tidegate.grpc_tls_files import TlsWatch
 
 log = structlog.get_logger("ext_proc.transport")
 
@@ -48,12 +49,13 @@ class WireServer:
         *,
         max_body_bytes: int,
         limits: Limits | None = None,
-        tls: ssl.SSLContext | None = None,
+        tls: TlsWatch | None = None,
         reuse_port: bool = False,
     ) -> None:
         most = message_limit_bytes(max_body_bytes)
         self._limits = limits or Limits(max_buffered_bytes=max(Limits().max_buffered_bytes, 4 * most))
-        self._max_message, self._tls, self._reuse_port = most, tls, reuse_port
+        self._max_message, self._reuse_port = most, reuse_port
+        self._tls = server_context(tls) if tls is not None else None
         self._clients: set[_Client] = set()
         self._empty = asyncio.Event()
         self._empty.set()

@@ -1,4 +1,4 @@
-"""The grpcio transport moves bytes, and a stream that fails never ends with OK."""
+"""Both transports move bytes, and a stream that fails never ends with OK."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from grpc import StatusCode, aio
 
 from ext_proc.health import Health
 from ext_proc.transport.grpcio import ByteSession, GrpcioServer
+from ext_proc.transport.wire import WireServer
 from tests.conftest import until
 from tests.ext_proc.parts import Answer, Picker, body_message
 from tidegate.grpc_health import HEALTH, NOT_SERVING, SERVICE_UNKNOWN, SERVING, check_request
@@ -30,7 +31,7 @@ class Running:
     """A server and a client's channel to it."""
 
     picker: Picker
-    server: GrpcioServer
+    server: GrpcioServer | WireServer
     health: Health
     address: str
     channel: aio.Channel
@@ -45,13 +46,13 @@ class Running:
         return self.picker.registry.get_sample_value(name, labels)
 
 
-@pytest.fixture
-async def start() -> AsyncIterator[Callable[..., Any]]:
+@pytest.fixture(params=[GrpcioServer, WireServer], ids=["grpcio", "wire"])
+async def start(request: pytest.FixtureRequest) -> AsyncIterator[Callable[..., Any]]:
     running: list[Running] = []
 
     async def go(new_session: Callable[[], ByteSession] | None = None, **picker_fields: Any) -> Running:
         picker, health = Picker(**picker_fields), Health()
-        server = GrpcioServer(
+        server = request.param(
             new_session or picker.session,
             health,
             picker.metrics,
@@ -190,7 +191,6 @@ async def test_health_of_an_unknown_service_is_not_found(start: Any) -> None:
 
 async def test_a_taken_port_is_an_os_error(start: Any) -> None:
     running = await start()
+    second = type(running.server)(running.picker.session, Health(), running.picker.metrics, max_body_bytes=1)
     with pytest.raises(OSError, match="cannot listen on"):
-        await GrpcioServer(running.picker.session, Health(), running.picker.metrics, max_body_bytes=1).start(
-            running.address
-        )
+        await second.start(running.address)

@@ -168,10 +168,18 @@ def test_what_fits_nowhere_is_full_and_what_was_sent_counts_before_any_sample_sa
     assert fleet.picker.pick(big, NOW).verdict is Verdict.CHOSEN
 
 
-def test_a_demand_beyond_the_capacity_never_fits_and_one_within_it_fits_an_empty_replica() -> None:
+def test_a_demand_beyond_every_capacity_is_not_held_back_and_one_within_it_fits_an_empty_replica() -> None:
     fleet = Fleet(1)
-    assert fleet.picker.pick(Work(prompt_tokens=CAPACITY + 1), NOW).verdict is Verdict.FULL
-    assert fleet.picker.pick(Work(prompt_tokens=CAPACITY - 16), NOW).verdict is Verdict.CHOSEN
+    fleet.picker.sent(ONE, Work(prompt_tokens=CAPACITY // 2), NOW)
+    assert fleet.picker.pick(Work(prompt_tokens=CAPACITY + 1), NOW).verdict is Verdict.CHOSEN
+    assert fleet.picker.pick(Work(prompt_tokens=CAPACITY - 16), NOW).verdict is Verdict.FULL
+    assert Fleet(1).picker.pick(Work(prompt_tokens=CAPACITY - 16), NOW).verdict is Verdict.CHOSEN
+
+
+def test_a_demand_that_one_replica_can_hold_waits_for_that_one() -> None:
+    fleet = Fleet(2)
+    fleet.see(0, kv_capacity_tokens=CAPACITY // 10)
+    assert fleet.named(Work(prompt_tokens=CAPACITY // 5)) == [TWO]
 
 
 def test_answers_that_grow_need_their_room() -> None:

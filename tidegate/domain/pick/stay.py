@@ -62,10 +62,12 @@ class Stay:
     ) -> list[float] | None:
         """Seconds until each replica has room for `demand` × the safety factor; None when all have it.
 
-        `spare_ratio` of its capacity has to stay free beside.
-
-        Infinite where it will not: the demand exceeds the capacity, or nothing is known to end.
+        `spare_ratio` of its capacity has to stay free beside. Infinite where it will not: the demand exceeds the
+        capacity, or nothing is known to end. A demand that no replica could ever hold is not held back: an engine's
+        answer to it comes at once.
         """
+        if demand > max((replica.capacity or math.inf) for replica in replicas):
+            return None
         need = demand * settings.fit_safety
         if spare_ratio:
             needs = [need + spare_ratio * (replica.capacity or 0) for replica in replicas]
