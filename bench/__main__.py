@@ -17,8 +17,10 @@ from bench import (
     agent_fleet,
     agent_latency,
     body_memory,
+    controller_tick,
     ext_proc_cpu,
     fallback,
+    leader_takeover,
     page_parse,
     parse_cost,
     pick_cost,
@@ -56,6 +58,11 @@ APART: dict[str, tuple[str, Callable[[float], list[dict[str, Any]]]]] = {
         "`tidegate xds` with its controller at 1,000 endpoints",
         lambda seconds: xds_process.measure(2 * seconds),
     ),
+    "controller-tick": (
+        "the controller at 1,000 endpoints",
+        lambda seconds: controller_tick.measure(2 * seconds),
+    ),
+    "leader-takeover": ("a leading controller killed, another at work", lambda _: leader_takeover.measure()),
     "picks-shared": (
         "two ext_procs that tell one another their dispatches",
         lambda seconds: picks_shared.measure(2 * seconds),

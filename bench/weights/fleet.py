@@ -128,9 +128,11 @@ class RoundRobin:
         return chosen
 
 
-def saturated(speed: float = 1.0, *, seconds: float = 120.0, seed: int = 1, chat: Chat | None = None) -> float:
+def saturated(
+    params: EngineParams | None = None, *, seconds: float = 120.0, seed: int = 1, chat: Chat | None = None
+) -> float:
     """Requests/s that one engine finishes while requests always wait."""
-    replica, rng = Replica("a:1", Engine(EngineParams(speed=speed))), random.Random(seed)
+    replica, rng = Replica("a:1", Engine(params or EngineParams())), random.Random(seed)
     for step in range(int(seconds * 10)):
         replica.advance(step / 10)
         while replica.engine.waiting < 5:
