@@ -16,7 +16,7 @@ from ext_proc.metrics import ExtProcMetrics
 from ext_proc.mix import MixBook
 from ext_proc.parse.request import parse_request
 from ext_proc.recent import Read, RecentRequests
-from ext_proc.responses import refused, routed, written
+from ext_proc.responses import labels, refused, routed, written
 from ext_proc.rewrite import under_model
 from ext_proc.route import Routed, Routes
 from ext_proc.session import Attributes
@@ -84,17 +84,21 @@ class Decider:
             return self._refused(refusal, path, read)
         asks = self._explain and attributes.header(EXPLAIN_HEADER) == "1"
 
+        model = self._routes.model_of(info, there)
+
         def answer(outcome: Placed | Refusal) -> bytes:
+            said = labels(model, arrival.class_name)
             if isinstance(outcome, Refusal):
-                return self._refused(outcome, path, read)
+                return self._refused(outcome, path, read) + said
             destinations = tuple(one.destination for one in outcome.pick.chosen)
             self._went(info, there, outcome, destinations, read)
             if new_body is None and not asks:
-                return routed(there.cluster, destinations, there.shadowed)
+                return routed(there.cluster, destinations, there.shadowed) + said
             why = explanation(outcome.pick, outcome.waited_ms) if asks else None
-            return written(there.cluster, destinations, there.shadowed, body=new_body, explanation=why)
+            return written(there.cluster, destinations, there.shadowed, body=new_body, explanation=why) + said
 
-        return self._gates.of(there.cluster).admit(self._arrival(info, there, len(body), attributes, answer))
+        arrival = self._arrival(info, there, len(body), attributes, answer)
+        return self._gates.of(there.cluster).admit(arrival)
 
     def _parse(self, body: bytes, path: str, attributes: Attributes) -> RequestInfo:
         return parse_request(

@@ -26,6 +26,7 @@ from tidegate.domain.routing import RouteRule
 from tidegate.domain.tokens import FIRST_RATIO, estimate_tokens
 from tidegate.domain.topology import Topology
 
+LONGEST_COUNTED = 256
 SHOWN_CHARACTERS = 100
 """Characters of a client's model name that are repeated to it."""
 
@@ -71,6 +72,11 @@ class Routes:
         self._counting = _first_clusters(topology)
         self._shadowed = frozenset(shadow.model for shadow in topology.shadows)
         self._versions = versions or Versions(SplitBook(topology), lambda _: True, lambda: getrandbits(64))
+
+    def model_of(self, info: RequestInfo, there: Routed) -> str:
+        """The model that a request came to, for those who count: "" where its name is no plausible one."""
+        name = there.write_model or info.model or self._default or ""
+        return name if len(name) <= LONGEST_COUNTED and name.isprintable() else ""
 
     def route(self, info: RequestInfo, header: Header, address: str | None = None) -> Routed:
         """Where `info` goes; `header` gives a header's value by its lower-case name, `address` is the client's ip:port.

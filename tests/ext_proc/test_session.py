@@ -19,13 +19,18 @@ def test_a_pick_cluster_names_cluster_and_two_replicas() -> None:
     assert answer.metadata == {
         "tidegate": {"cluster": "phi-3"},
         "envoy.lb": {"x-gateway-destination-endpoint": "10.0.0.2:8000,10.0.0.1:8000"},
+        "tidegate.request": {"model": "phi-3", "class": "default"},
     }
 
 
 def test_a_weighted_cluster_leaves_the_replica_to_envoy() -> None:
     picker = Picker()
     picker.sample("10.0.1.1:8000", cluster="qwen")
-    assert picker.ask("qwen2.5-72b").metadata == {"tidegate": {"cluster": "qwen"}}
+    metadata = picker.ask("qwen2.5-72b").metadata
+    assert metadata == {
+        "tidegate": {"cluster": "qwen"},
+        "tidegate.request": {"model": "qwen2.5-72b", "class": "default"},
+    }
 
 
 def test_the_route_cache_is_cleared_beside_a_header_mutation() -> None:
@@ -107,7 +112,7 @@ def test_a_refusal_is_answered_by_the_contract(
     assert {**answer.error, "message": ""} == {"message": "", "type": kind, "param": param, "code": code}
     assert answer.error["message"].endswith(".")
     assert answer.response.immediate_response.details == f"tidegate_{reason}"
-    assert not answer.metadata
+    assert not {"tidegate", "envoy.lb"} & answer.metadata.keys()
 
 
 def test_a_long_model_name_is_not_repeated_whole() -> None:

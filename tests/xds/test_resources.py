@@ -156,7 +156,7 @@ def test_ext_proc_sees_one_body_message_and_nothing_else() -> None:
     kinds = type(mode)
     assert (mode.request_header_mode, mode.response_header_mode) == (kinds.SKIP, kinds.SKIP)
     assert (mode.request_body_mode, mode.response_body_mode) == (kinds.BUFFERED, kinds.NONE)
-    assert list(processor.metadata_options.receiving_namespaces.untyped) == ["tidegate", "envoy.lb"]
+    assert list(processor.metadata_options.receiving_namespaces.untyped) == ["tidegate", "tidegate.request", "envoy.lb"]
     assert "request.headers" not in processor.request_attributes
 
 
