@@ -192,16 +192,12 @@ class Publisher:
             upstreams=self._tuned(),
         )
         now_ms = self._clock_ms()
-        self._held_ms = None
-        if desired != self.desired:
-            held_ms = self._pace.held_ms(self.desired, desired, now_ms, ordered=self._ordered)
-            if held_ms > 0:
-                self._held_ms = held_ms
-                return
-            self.desired = desired
-            self._pace.took(now_ms)
-            self._serve(desired)
-        self._ordered = False
+        due, self._held_ms = self._pace.due(self.desired, desired, now_ms, ordered=self._ordered)
+        if due != self.desired:
+            self._pace.took(self.desired, due, now_ms)
+            self.desired = due
+            self._serve(due)
+        self._ordered = self._ordered and self._held_ms is not None
 
     def _tuned(self) -> Mapping[str, Upstream]:
         """The settings of every cluster: those of the file, then `tune`, then `tune:{cluster}`.

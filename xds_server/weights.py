@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields, replace
 from operator import attrgetter
 from typing import Any, Final
 
@@ -61,31 +61,45 @@ def reweigh(assignment: Any, cluster: DesiredCluster) -> None:
 
 @dataclass(slots=True)
 class Pace:
-    """When a change is worth a push: at most 5 a second, a small one after half a second without any.
+    """When a change is worth a push: at most 5 a second and cluster, a small one after half a second without any.
 
     A change of anything but weights, and an endpoint that starts or stops serving, never waits. An operator's change
     is never small.
     """
 
-    served_at_ms: int | None = None
+    _pushed_at_ms: dict[str, int] = field(default_factory=dict)
 
-    def held_ms(self, served: Desired | None, desired: Desired, now_ms: int, *, ordered: bool = False) -> int:
-        """How long `desired`, which differs from `served`, is still held back; 0: it is due.
+    def due(
+        self, served: Desired | None, desired: Desired, now_ms: int, *, ordered: bool = False
+    ) -> tuple[Desired, int | None]:
+        """What of `desired` is due after `served`, and how many ms the rest is held back; None where there is none.
 
-        `served` was served when `took` was last called. What an operator `ordered` is worth a push however small.
+        `took` was told of everything served before. What an operator `ordered` is worth a push however small.
         """
-        if served is None or self.served_at_ms is None or not differs_in_weights_alone(served, desired):
+        if served is None or not differs_in_weights_alone(served, desired):
+            return desired, None
+        pairs = list(zip(served.clusters, desired.clusters, strict=True))
+        held_ms = [self._held_ms(before, after, now_ms, ordered=ordered) for before, after in pairs]
+        clusters = tuple(before if held else after for (before, after), held in zip(pairs, held_ms, strict=True))
+        return replace(desired, clusters=clusters), min(filter(None, held_ms), default=None)
+
+    def took(self, before: Desired | None, served: Desired, now_ms: int) -> None:
+        """Note that `served` is served after `before`."""
+        same = set() if before is None else {cluster.name for cluster in _unchanged(before, served)}
+        self._pushed_at_ms.update({c.name: now_ms for c in served.clusters if c.name not in same})
+
+    def _held_ms(self, before: DesiredCluster, after: DesiredCluster, now_ms: int, *, ordered: bool) -> int:
+        steps = _steps(before, after)
+        if not steps or any(was.serves != becomes.serves for was, becomes in steps):
             return 0
-        steps = [step for a, b in zip(served.clusters, desired.clusters, strict=True) for step in _steps(a, b)]
-        if any(before.serves != after.serves for before, after in steps):
-            return 0
-        big = ordered or any(_is_big(before, after) for before, after in steps)
-        age_ms = now_ms - self.served_at_ms
+        big = ordered or any(_is_big(was, becomes) for was, becomes in steps)
+        age_ms = now_ms - self._pushed_at_ms.get(after.name, now_ms - SETTLE_MS)
         return 0 if age_ms < 0 else max(0, (LEAST_INTERVAL_MS if big else SETTLE_MS) - age_ms)
 
-    def took(self, now_ms: int) -> None:
-        """Note that something was served."""
-        self.served_at_ms = now_ms
+
+def _unchanged(before: Desired, after: Desired) -> list[DesiredCluster]:
+    known = {cluster.name: cluster for cluster in before.clusters}
+    return [cluster for cluster in after.clusters if known.get(cluster.name) == cluster]
 
 
 def _steps(before: DesiredCluster, after: DesiredCluster) -> list[tuple[DesiredEndpoint, DesiredEndpoint]]:

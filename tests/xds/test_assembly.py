@@ -66,39 +66,72 @@ def test_a_bad_candidate_leaves_the_last_good_state(monkeypatch: pytest.MonkeyPa
     assert assembler.snapshot(world((endpoint(1, 1),))).types == good.types
 
 
-def pace(*served: int, at_ms: int = 0) -> tuple[Pace, Desired]:
-    one = Pace()
-    one.took(at_ms)
-    return one, world(tuple(endpoint(n, w) for n, w in enumerate(served, 1)))
+def pace(*served: int, images: int = 1) -> tuple[Pace, Desired]:
+    """At time 0 both clusters were pushed."""
+    one, state = Pace(), world(tuple(endpoint(n, w) for n, w in enumerate(served, 1)), (endpoint(9, images),))
+    one.took(None, state, 0)
+    return one, state
+
+
+def other(*chat: int, images: int = 1) -> Desired:
+    return pace(*chat, images=images)[1]
 
 
 @pytest.mark.parametrize(
     ("held_ms", "weight", "now_ms"),
     [
         (1, 900, LEAST_INTERVAL_MS - 1),
-        (0, 900, LEAST_INTERVAL_MS),
+        (None, 900, LEAST_INTERVAL_MS),
         (1, 101, SETTLE_MS - 1),
-        (0, 101, SETTLE_MS),
-        (0, 0, 1),
-        (0, 900, -1),
+        (None, 101, SETTLE_MS),
+        (None, 0, 1),
+        (None, 900, -1),
     ],
     ids=["too soon", "soon enough", "too small", "small, but it has settled", "a drain", "a clock set back"],
 )
-def test_fact_45_a_weight_is_pushed_at_most_five_times_a_second(held_ms: int, weight: int, now_ms: int) -> None:
+def test_fact_45_a_weight_is_pushed_at_most_five_times_a_second(held_ms: int | None, weight: int, now_ms: int) -> None:
     one, served = pace(100)
-    assert one.held_ms(served, world((endpoint(1, weight),)), now_ms) == held_ms
+    wanted = other(weight)
+    assert one.due(served, wanted, now_ms) == (wanted if held_ms is None else served, held_ms)
 
 
 @pytest.mark.parametrize("weight", [101, 900])
 def test_an_operators_weight_waits_for_no_more_than_the_pace(weight: int) -> None:
     one, served = pace(100)
-    assert one.held_ms(served, world((endpoint(1, weight),)), 50, ordered=True) == LEAST_INTERVAL_MS - 50
+    assert one.due(served, other(weight), 50, ordered=True) == (served, LEAST_INTERVAL_MS - 50)
+
+
+def test_a_cluster_waits_for_its_own_last_push_and_for_no_other() -> None:
+    one, served = pace(100, images=500)
+    moved = other(100, images=900)
+    one.took(served, moved, 300)
+    wanted = other(700, images=200)
+    assert one.due(moved, wanted, 310) == (other(700, images=900), LEAST_INTERVAL_MS - 10)
+
+
+@given(st.lists(st.tuples(st.integers(1, 60), st.integers(1, 1000), st.integers(1, 1000)), max_size=40))
+def test_no_cluster_is_pushed_twice_within_the_pace_and_none_is_forgotten(
+    steps: list[tuple[int, int, int]],
+) -> None:
+    one, served = pace(500, images=500)
+    wanted, now_ms, pushed = served, 0, [0, 0]
+    for wait_ms, chat, images in [*steps, (SETTLE_MS, 7, 7), (SETTLE_MS, 7, 7)]:
+        now_ms, wanted = now_ms + wait_ms, other(chat, images=images)
+        due, _ = one.due(served, wanted, now_ms)
+        for number, (was, becomes) in enumerate(zip(served.clusters, due.clusters, strict=True)):
+            if was != becomes:
+                assert now_ms - pushed[number] >= LEAST_INTERVAL_MS
+                pushed[number] = now_ms
+        one.took(served, due, now_ms)
+        served = due
+    assert served == wanted
 
 
 def test_a_replica_that_comes_never_waits() -> None:
     one, served = pace(100)
-    assert one.held_ms(served, world((endpoint(1, 100), endpoint(2, 1))), 1) == 0
+    wanted = world((endpoint(1, 100), endpoint(2, 1)), (endpoint(9, 1),))
+    assert one.due(served, wanted, 1) == (wanted, None)
 
 
 def test_the_first_state_never_waits() -> None:
-    assert Pace().held_ms(None, DESIRED, 0) == 0
+    assert Pace().due(None, DESIRED, 0) == (DESIRED, None)
