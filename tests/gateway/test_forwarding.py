@@ -241,7 +241,10 @@ def test_a_name_with_control_characters_is_refused_and_shown_to_nobody(world: Wo
 
 
 def test_engines_counters_come_back_beside_our_estimate(world: World) -> None:
-    """The simulated engines' tokens have 4 bytes, as the first guess: what was sent is what they count."""
+    """The simulated engines' tokens have 4 bytes, as the first guess: what was sent is what they count.
+
+    After 16 prompts the ratio is learned, from whole tokens.
+    """
     names = ("tidegate_ext_proc_estimated_prompt_tokens_total", "tidegate_ext_proc_counted_prompt_tokens_total")
     before = [world.metric(name, cluster="odd") for name in names]
     for _ in range(20):
@@ -251,5 +254,5 @@ def test_engines_counters_come_back_beside_our_estimate(world: World) -> None:
         return world.metric(names[1], cluster="odd") - before[1] >= 20_000
 
     wait_until(counted, what="the engine's counters reach ext_proc")
-    assert world.metric(names[0], cluster="odd") - before[0] == 20_000
+    assert world.metric(names[0], cluster="odd") - before[0] == pytest.approx(20_000, rel=0.03)
     assert 1 <= world.metric("tidegate_ext_proc_characters_per_token", cluster="odd") <= 8
