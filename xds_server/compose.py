@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from tidegate.domain.routing import RouteMatch, Shadow
@@ -68,7 +68,11 @@ def compose(
 
     Endpoints of the file come first, in its order, then those that agents registered, by address.
     """
-    clusters = tuple(_cluster(cluster, view, ips, sample_ttl_ms, upstreams or {}) for cluster in topology.clusters)
+    listed = _listed(view)
+    clusters = tuple(
+        _cluster(cluster, view, ips, sample_ttl_ms, upstreams or {}, listed.get(cluster.name, set()))
+        for cluster in topology.clusters
+    )
     splits = in_force(topology, view.tuned)
     return Desired(
         listen_host=gateway.listen_host,
@@ -168,6 +172,7 @@ def _cluster(
     ips: Mapping[str, str],
     sample_ttl_ms: int,
     upstreams: Mapping[str, Upstream],
+    listed: Collection[str],
 ) -> DesiredCluster:
     endpoints: dict[tuple[str, int], DesiredEndpoint] = {}
     in_file = {endpoint.address: endpoint for endpoint in cluster.endpoints}
@@ -182,7 +187,7 @@ def _cluster(
             )
     return DesiredCluster(
         name=cluster.name,
-        models=_names(cluster, view),
+        models=tuple(dict.fromkeys([*cluster.models, *cluster.loras, *sorted(listed)])),
         lb=cluster.lb,
         upstream=upstreams.get(cluster.name, cluster.envoy),
         tls=cluster.tls,
@@ -190,10 +195,12 @@ def _cluster(
     )
 
 
-def _names(cluster: Cluster, view: StoreView) -> tuple[str, ...]:
-    """Models and adapters of the file, then what the cluster's engines list beside, by name."""
-    listed = {name for (owner, _), names in view.listed.items() if owner == cluster.name for name in names}
-    return tuple(dict.fromkeys([*cluster.models, *cluster.loras, *sorted(listed)]))
+def _listed(view: StoreView) -> dict[str, set[str]]:
+    """By cluster, the names that its engines list: models and adapters that the file may lack."""
+    listed: dict[str, set[str]] = {}
+    for (cluster, _), names in view.listed.items():
+        listed.setdefault(cluster, set()).update(names)
+    return listed
 
 
 def _endpoint(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
 from ipaddress import ip_address
 from typing import Final
 
@@ -146,6 +147,7 @@ class Topology:
         return next((c for c in self.clusters if c.name == name), None)
 
 
+@lru_cache(maxsize=1 << 16)  # every replica's, at each look
 def split_address(address: str) -> tuple[str, int]:
     """Cut `host:port` or `[v6]:port` into host (without brackets) and port (1…65535).
 
