@@ -32,7 +32,7 @@ def keys(section: type[BaseModel], before: str = "") -> dict[str, Any]:
     return found
 
 
-KEYS = keys(FileSection)
+KEYS = {**keys(FileSection), "splits": FileSection.model_fields["splits"]}  # whose short form is no section
 
 
 def as_written(value: Any) -> str:
