@@ -74,6 +74,12 @@ def test_fact_05_error_detail_alone_makes_a_nack_even_with_the_version_it_refuse
     )
 
 
+def test_of_a_refusals_text_a_thousand_characters_are_kept(started: Client) -> None:
+    [bad] = started.publish(serving({"a": 1, "b": 1}, {"a": 7}))
+    started.nack(bad, "x" * 100_000)
+    assert started.stream.status(0).last_error == "x" * 1_000
+
+
 def test_fact_06_refused_content_is_not_sent_again(started: Client) -> None:
     [bad] = started.publish(serving({"a": 2, "b": 1}))[:1]
     assert CLUSTER not in {r.type_url for r in started.nack(bad)}

@@ -22,7 +22,6 @@ ROUTES_PATIENCE_MS: Final = 2_000
 """How long a client that brings clusters from an earlier stream may take to ask for its routes."""
 CLUSTERS_PATIENCE_MS: Final = 20_000
 """How long a client that asked for endpoints alone may take to ask for clusters; Envoy warms at most 15 s."""
-MOST_ERROR_CHARACTERS: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +121,7 @@ class Stream:
         by_name = {SHORT_NAMES[t]: self._subscriptions[t] for t in PUSH_ORDER if t in self._subscriptions}
         ages = {name: s.oldest_unacked_ms(now_ms) for name, s in by_name.items()}
         unacked = {name: age for name, age in ages.items() if age is not None}
-        errors = {name: s.last_error[:MOST_ERROR_CHARACTERS] for name, s in by_name.items() if s.last_error}
+        errors = {name: s.last_error for name, s in by_name.items() if s.last_error}
         return StreamStatus(
             node=self.node.id if self.node else "",
             acked={name: s.acked for name, s in by_name.items() if s.acked},

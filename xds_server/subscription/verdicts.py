@@ -11,6 +11,8 @@ from xds_server.type_urls import FULL_SET
 
 WILDCARD: Final = "*"
 MOST_PENDING: Final = 64
+MOST_ERROR_CHARACTERS: Final = 1_000
+"""What is kept, logged and shown of a client's error text."""
 
 Happening = Literal["push", "ack", "nack"]
 Observer = Callable[[Happening, str, str], None]
@@ -124,8 +126,8 @@ class Subscription:
         self._drop_pending_until(request.response_nonce)
         self.refusing = request.HasField("error_detail")
         if self.refusing:
-            self.nacked, self.last_error = push.version, request.error_detail.message
-            observe("nack", self.type_url, request.error_detail.message)
+            self.nacked, self.last_error = push.version, request.error_detail.message[:MOST_ERROR_CHARACTERS]
+            observe("nack", self.type_url, self.last_error)
         else:
             self.acked = push.version
             self._accept(push)
