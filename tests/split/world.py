@@ -1,0 +1,185 @@
+"""A gateway as `tidegate up` runs it, with a model in versions and a model with shadows."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import aiohttp
+import httpx
+
+from tests.conftest import take_free_port, wait_until
+from tests.up.cluster import Up, start_up, stop_up
+from tests.up.engines import Engines
+
+MODEL: Final = "m"
+SHADOWED: Final = "s"
+LATER: Final = "later"
+CLUSTER_HEADER: Final = "x-tidegate-cluster"
+AT_ONCE: Final = 16
+
+
+@dataclass(frozen=True)
+class Told:
+    """One answer: status, the cluster that gave it, seconds, headers and text."""
+
+    status: int
+    cluster: str
+    seconds: float
+    text: str
+
+
+@dataclass
+class World:
+    """`main`, `canary` and `shadow` are addresses of simulated engines; `dead` is one where nobody listens."""
+
+    up: Up
+    engines: Engines
+    main: str
+    canary: str
+    shadow: str
+    dead: str
+
+    def split(self, model: str = MODEL, **shares: object) -> None:
+        """HSET tidegate:split:MODEL."""
+        fields = [str(word) for pair in shares.items() for word in pair]
+        self.up.redis("HSET", f"tidegate:split:{model}", *fields)
+
+    def whole_split(self, model: str = MODEL, **shares: object) -> None:
+        """`split` with 0 for the versions that are not named, and wait until ext_proc goes by it."""
+        shares = {"stable": 0, "canary": 0, "empty": 0} | shares
+        self.split(model, **shares)
+        self.wait_in_force(model, shares)
+
+    def no_split(self) -> None:
+        """Back to the file's."""
+        self.up.redis("DEL", f"tidegate:split:{MODEL}", f"tidegate:split:{LATER}")
+        self.wait_in_force(MODEL, {"stable": 1000, "canary": 0, "empty": 0})
+
+    def wait_in_force(self, model: str, shares: Mapping[str, object]) -> None:
+        wait_until(
+            lambda: all(self.share(model, name) == share for name, share in shares.items()),
+            what=f"{shares} of {model} in force",
+        )
+
+    def share(self, model: str, version: str) -> float:
+        return self.metric("tidegate_ext_proc_split_permille", model=model, version=version)
+
+    def metric(self, name: str, **labels: str) -> float:
+        """A value of ext_proc's page; -1 where it is not there."""
+        wanted = name + "{" + ",".join(f'{key}="{value}"' for key, value in labels.items()) + "} "
+        try:
+            lines = httpx.get(self.up.ready["metrics"]["ext_proc"]).text.splitlines()
+        except httpx.HTTPError:  # it restarts
+            return -1
+        return float(next((line.removeprefix(wanted) for line in lines if line.startswith(wanted)), "-1"))
+
+    def ask(self, user: str | None = None, model: str = MODEL, **headers: str) -> Told:
+        """One completion."""
+        return self.ask_all([(user, headers)], model)[0]
+
+    def ask_all(self, askers: Iterable[tuple[str | None, Mapping[str, str]]], model: str = MODEL) -> list[Told]:
+        """A completion for each (user, headers), a few at once; the answers in that order."""
+        return asyncio.run(self._ask_all(list(askers), model))
+
+    def sides(self, users: Iterable[str], **headers: str) -> list[str]:
+        """The cluster that answers each user. Who gets 503 asks again: a busy machine may keep engines from the agent."""
+        asked, sides = list(users), dict[int, str]()
+
+        def all_answered() -> bool:
+            left = [number for number in range(len(asked)) if number not in sides]
+            told = dict(zip(left, self.ask_all([(asked[number], headers) for number in left]), strict=True))
+            assert {one.status for one in told.values()} <= {200, 503}, Counter(one.status for one in told.values())
+            sides.update((number, one.cluster) for number, one in told.items() if one.status == 200)
+            return len(sides) == len(asked)
+
+        wait_until(all_answered, what="an answer for every user")
+        return [sides[number] for number in range(len(asked))]
+
+    async def _ask_all(self, askers: list[tuple[str | None, Mapping[str, str]]], model: str) -> list[Told]:
+        gate = asyncio.Semaphore(AT_ONCE)
+        async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=60)) as client:
+            return list(
+                await asyncio.gather(*(self._one(client, gate, user, headers, model) for user, headers in askers))
+            )
+
+    async def _one(
+        self,
+        client: aiohttp.ClientSession,
+        gate: asyncio.Semaphore,
+        user: str | None,
+        headers: Mapping[str, str],
+        model: str,
+    ) -> Told:
+        body: dict[str, Any] = {"model": model, "prompt": "x", "max_tokens": 1}
+        if user is not None:
+            body["user"] = user
+        sent = {name.replace("_", "-"): value for name, value in headers.items()}
+        async with gate:
+            began = time.monotonic()
+            async with client.post(f"{self.up.gateway}/v1/completions", json=body, headers=sent) as got:
+                text = await got.text()
+                return Told(got.status, got.headers.get(CLUSTER_HEADER, ""), time.monotonic() - began, text)
+
+    def received(self, address: str, last: int = 4096) -> list[dict[str, Any]]:
+        """What an engine recorded, the oldest first."""
+        return list(httpx.get(f"http://{address}/sim/requests?last={last}").json())
+
+    def fault(self, address: str, kind: str) -> None:
+        httpx.post(f"http://{address}/sim/fault", json={"fault": kind}).raise_for_status()
+
+
+def config_of(main: str, canary: str, shadow: str, dead: str) -> dict[str, Any]:
+    """Versions of MODEL: stable, canary and one without an engine. SHADOWED has a shadow that lives, and one that is dead."""
+
+    def cluster(name: str, *addresses: str, models: list[str] | None = None, **more: Any) -> dict[str, Any]:
+        return {"name": name, "models": models or [], "endpoints": [{"address": one} for one in addresses], **more}
+
+    return {
+        "gateway": {
+            "listen": "127.0.0.1:0",
+            "expose_routing": True,
+            "user_header": "X-User-Id",
+            "strip_headers": ["X-Canary", "x-region"],
+        },
+        "redis": {"url": f"redis://127.0.0.1:{take_free_port()}/0"},
+        "clusters": [
+            cluster("stable", main, models=[MODEL, LATER]),
+            cluster("canary", dead, canary),
+            cluster("empty"),
+            cluster("eu", main),
+            cluster("gold", main),
+            cluster("main", main, models=[SHADOWED]),
+            cluster("shadow", shadow, lb="weighted"),
+            cluster("dead-shadow", dead, lb="weighted"),
+        ],
+        "routes": [
+            {"match": {"model": MODEL, "header": {"X-Region": "eu"}}, "cluster": "eu", "share": 300},
+            {"match": {"model": MODEL, "header": {"x-tier": "gold"}}, "cluster": "gold"},
+        ],
+        "splits": {MODEL: {"parts": {"stable": 1000, "canary": 0, "empty": 0}, "canary": "canary"}},
+        "shadows": {SHADOWED: {"shadow": 500, "dead-shadow": 1000}},
+    }
+
+
+def start_world(folder: Path, engines: Engines) -> World:
+    """Start the engines and the gateway, and wait until every version serves."""
+    main, canary, shadow, dead = (f"127.0.0.1:{take_free_port()}" for _ in range(4))
+    names = [word for name in (MODEL, SHADOWED, LATER) for word in ("--model", name)]
+    for address in (main, canary, shadow):
+        engines.start(address, "--record-requests", "--time-scale", "50", *names)
+    up = start_up(folder, config=config_of(main, canary, shadow, dead))
+    world = World(up, engines, main, canary, shadow, dead)
+    try:
+        wait_until(lambda: world.ask(x_tidegate_version="stable").status == 200, what="stable serves")
+        wait_until(lambda: world.ask(x_tidegate_version="canary").status == 200, what="canary serves")
+        wait_until(lambda: world.ask(model=SHADOWED).status == 200, what="the model with shadows serves")
+    except AssertionError:
+        stop_up(up)
+        raise
+    return world
