@@ -1,0 +1,135 @@
+"""What a real Envoy tells, against the client's own figures."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import re
+from collections.abc import AsyncIterator, Coroutine
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from tests.outcomes.world import EMPTY, MODEL, NEXT, Client, World, start_world, until
+from tests.up.cluster import stop_up
+from tidegate.domain.outcomes.ending import Ending
+
+pytestmark = [pytest.mark.envoy, pytest.mark.redis]
+
+SERIES = 'tidegate_outcomes_requests_total{{cluster="{}",ending="{}",replica="{}"}}'
+
+
+@pytest.fixture
+async def world(tmp_path: Path) -> AsyncIterator[World]:
+    one = await start_world(tmp_path)
+    try:
+        yield one
+    finally:
+        await asyncio.to_thread(stop_up, one.up)
+        for engine in one.engines:
+            await engine.stop()
+
+
+@pytest.fixture
+async def client(world: World) -> AsyncIterator[Client]:
+    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session:
+        yield Client(world.up.gateway, session)
+
+
+def nearest_rank(values: list[float], part: float) -> float:
+    return sorted(values)[int(part * (len(values) - 1))]
+
+
+async def few_at_once(asked: list[Coroutine[Any, Any, Any]]) -> None:
+    """A burst would measure this process, which is client and engines at once."""
+    gate = asyncio.Semaphore(25)
+
+    async def one(asking: Coroutine[Any, Any, Any]) -> None:
+        async with gate:
+            await asking
+
+    await asyncio.gather(*map(one, asked))
+
+
+def counted(page: dict[str, float], cluster: str, ending: str) -> int:
+    """Of all replicas of a cluster."""
+    pattern = re.compile(
+        rf'tidegate_outcomes_requests_total\{{cluster="{cluster}",ending="{ending}",replica="[^"]*"\}}'
+    )
+    return int(sum(value for name, value in page.items() if pattern.fullmatch(name)))
+
+
+async def test_counts_are_the_clients_and_quantiles_are_near_its_own(world: World, client: Client) -> None:
+    rng = random.Random(7)
+    stable = [client.ask(delay=rng.uniform(0.5, 1.5)) for _ in range(150)]
+    streams = [client.ask(delay=0.4, events=4, gap=rng.uniform(0.1, 0.3)) for _ in range(50)]
+    await few_at_once([*stable, *streams])
+    early = (client.leave(delay=30, after=1.5) for _ in range(9))
+    await asyncio.gather(*early, *(client.leave(events=50, gap=0.2, after=5) for _ in range(6)))
+    bad = Client(world.up.gateway, client.session)
+    many = [{"status": 500}] * 12 + [{"status": 429}] * 7 + [{"status": 503}] * 5 + [{"status": 422}] * 11
+    await asyncio.gather(*(bad.ask(NEXT, **do) for do in [*many, *[{}] * 20, *[{"events": 3, "break": 1}] * 4]))
+
+    async def told() -> bool:
+        page = await world.page()
+        return sum(counted(page, cluster, end) for cluster in ("stable", "canary") for end in Ending) >= 215 + 59
+
+    await until(told, "every request is told")
+    page = await world.page()
+    assert {end: counted(page, "stable", end) for end in Ending} == {
+        "served": client.statuses[200],
+        "client_error": 0,
+        "back_pressure": 0,
+        "fault": 0,
+        "left": client.left,
+        "refused": 0,
+    }
+    assert (client.statuses[200], client.left) == (200, 15)
+    assert {end: counted(page, "canary", end) for end in Ending} == {
+        "served": bad.statuses[200],
+        "client_error": 11,
+        "back_pressure": 12,
+        "fault": 12 + bad.broken,
+        "left": 0,
+        "refused": 0,
+    }
+    assert (bad.statuses[200], bad.broken) == (20, 4)
+
+    async def shared() -> bool:
+        return sum((await world.seen("canary")).ever) == 59 and sum((await world.seen("stable")).ever) == 215
+
+    await until(shared, "the reports hold every request")
+    seen, worse = await world.seen("stable"), await world.seen("canary")
+    assert (seen.error_ratio, worse.error_ratio) == (0.0, pytest.approx(16 / 59))
+    for part in (0.5, 0.95):  # how near shows in the bench: here client and engines are one process on a busy machine
+        for sketch, own in ((seen.tally.total, client.total_ms), (seen.tally.ttfb, client.ttfb_ms)):
+            assert sketch.quantile_ms(part) == pytest.approx(nearest_rank(own, part), rel=0.1)
+    model = 'tidegate_outcomes_model_requests_total{class="quick",ending="served",model="m"}'
+    assert page[model] == 200
+    (report,) = await world.reports([], (MODEL,))
+    assert (report.models[MODEL].short.answered, report.models[MODEL].long.late) == (200, 200)
+
+
+async def refusals(world: World) -> dict[tuple[str, str], float]:
+    """By model and reason."""
+    pattern = re.compile(r'tidegate_outcomes_refusals_total\{model="(.*)",reason="(.*)"\}')
+    found = {pattern.fullmatch(name): value for name, value in (await world.page()).items()}
+    return {(match[1], match[2]): value for match, value in found.items() if match is not None}
+
+
+async def test_what_no_engine_answered_is_counted_apart(world: World, client: Client) -> None:
+    before = await refusals(world)
+    assert [await client.ask("nobody"), await client.ask(EMPTY)] == [404, 503]
+    async with client.session.get(world.up.gateway + "/health") as response:
+        assert response.status == 200
+
+    async def told() -> bool:
+        return sum((await refusals(world)).values()) >= sum(before.values()) + 2
+
+    await until(told, "the refusals are told")
+    now = await refusals(world)
+    assert now[EMPTY, "no-endpoint"] == 1
+    assert now["other", "model-not-found"] == before.get(("other", "model-not-found"), 0) + 1
+    assert not [name for name in await world.page() if "outcomes_requests_total" in name and 'cluster="empty"' in name]
