@@ -26,8 +26,8 @@ LONGEST_SPELL_MS: Final = 10_000
 """A spell between two samples that lie further apart is no measurement."""
 FEWEST_RUNNING: Final = 0.5
 """Mean running requests under which a spell says nothing of the pace."""
-PACE_ALPHA: Final = 0.25
-"""What the newest spell counts: a change is half known after three seconds."""
+PACE_ALPHA: Final = 0.4
+"""What the newest spell counts: of a change, four fifths are known after three seconds."""
 WIDTH_ALPHA: Final = 0.02
 """What the newest saturated spell counts once WIDTH_SPELLS are averaged: a width is learned slowly."""
 WIDTH_SPELLS: Final = 15

@@ -19,7 +19,7 @@ class SteadySettings:
     """`settle_seconds` (2…3600) is the longest average; a deviation of `alarm_ratio` (0.05…0.95) begins a new one."""
 
     settle_seconds: float = 120.0
-    alarm_ratio: float = 0.5
+    alarm_ratio: float = 0.42
 
 
 DEFAULT: Final = SteadySettings()

@@ -32,7 +32,7 @@ class WeightSettings:
     ramp_seconds: float = 15.0
     most_step: float = 2.0
     settle_seconds: float = 120.0
-    alarm_ratio: float = 0.5
+    alarm_ratio: float = 0.42
 
 
 DEFAULT: Final = WeightSettings()
