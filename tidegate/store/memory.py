@@ -180,7 +180,7 @@ class MemoryStore:
     ) -> None:
         """Write what is missing; what is there stays."""
         self._fence(lease)
-        for key, fields in schema.operator_hashes(keys).items():
+        for key, fields in {**schema.operator_hashes(keys), schema.TUNED: keys.tuned}.items():
             self._hashes[key] = {**fields, **self._hashes.get(key, {})}
         self._index = {**heard_ms, **self._index}
 
