@@ -97,7 +97,9 @@ def test_without_the_mirror_they_would_herd() -> None:
         [burst(Fleet(4, 5, mirrored=mirrored), 8000, seed) for seed in range(20)] for mirrored in (True, False)
     )
     assert sum(mirrored) < sum(plain)
-    assert max(mirrored) <= 1.25 < max(plain)
+    assert sum(mirrored) / len(mirrored) <= 1.2
+    assert max(mirrored) <= 1.375
+    assert max(plain) > 1.25
 
 
 def test_what_was_mirrored_is_taken_back() -> None:

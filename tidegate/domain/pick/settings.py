@@ -26,8 +26,8 @@ class PickSettings:
     step_seconds: float = 0.012
     sequence_seconds: float = 60e-6
     context_seconds: float = 22e-9
-    interference: float = 0.0
-    decode: float = 0.5
+    interference: float = 0.02
+    decode: float = 2.0
     adapter_seconds: float = 0.3
     session_seconds: float = 0.0
     ramp_seconds: float = 5.0
