@@ -34,7 +34,7 @@ class Engine:
         self.runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
         await self.runner.setup()
         await web.TCPSite(self.runner, "127.0.0.1", 0).start()
-        self.address = "127.0.0.1:{}".format(self.runner.addresses[0][1])
+        self.address = f"127.0.0.1:{self.runner.addresses[0][1]}"
 
     async def stop(self) -> None:
         if self.runner is not None:

@@ -6,12 +6,14 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any, Final
 
+from tidegate.cli.outcomes import seen_values, slo_values
 from tidegate.domain.errors import StoreError
+from tidegate.domain.outcomes.report import Seen, cluster_seen, models_seen, replicas_seen
 from tidegate.domain.sample import EndpointSample
 from tidegate.domain.topology import Topology
 from tidegate.store.ports import Store
 
-SERVICES = ("agent", "controller", "xds", "ext_proc")
+SERVICES = ("agent", "controller", "xds", "ext_proc", "outcomes")
 EMPTY_QUEUE: Final[Mapping[str, Any]] = {"waiting": 0, "bytes": 0, "oldest_ms": None, "priorities": {}, "classes": {}}
 NO_LOAD: dict[str, float | None] = {"latency": None, "vram": None, "entropy": None, "total": None}
 
@@ -25,12 +27,13 @@ async def gather(store: Store, topology: Topology | None, now_ms: int) -> dict[s
         return await _gather(store, topology, now_ms)
     except StoreError as exc:
         return {
-            "clusters": [_cluster(place, {}, {}, {}, now_ms) for place in _of_topology(topology)],
+            "clusters": [_cluster(place, {}, {}, {}, {}, now_ms) for place in _of_topology(topology)],
             "leader": None,
             "rejected": {},
             "envoys": [],
             "services": {name: [] for name in SERVICES},
             "queues": {},
+            "slos": slo_values(topology.slos if topology else (), {}),
             "redis": {"reachable": False, "error": str(exc)},
         }
 
@@ -49,6 +52,10 @@ async def _gather(store: Store, topology: Topology | None, now_ms: int) -> dict[
             place["addresses"].append(address)
     xds = [info for _, info in sorted(present.get("xds", {}).items())]
     lead = await store.leader()
+    heard = {node for info in present.get("outcomes", {}).values() for node in info.get("envoys", ())}
+    slos = topology.slos if topology else ()
+    told = await store.outcomes(names, [slo.model for slo in slos])
+    seen = replicas_seen(told)
     return {
         "clusters": [
             _cluster(
@@ -56,13 +63,16 @@ async def _gather(store: Store, topology: Topology | None, now_ms: int) -> dict[
                 {a: s for (n, a), s in samples.items() if n == place["name"]},
                 effective.get(place["name"], {}),
                 explain.get(place["name"], {}),
+                seen.get(place["name"], {}),
                 store_now_ms,
             )
             for place in places
         ],
         "leader": lead.instance if lead else None,
         "rejected": await store.rejected() | {key: why for info in xds for key, why in info.get("refused", {}).items()},
-        "envoys": [envoy for info in xds for envoy in info.get("envoys", [])],
+        "envoys": [
+            envoy | {"tells_outcomes": envoy["node"] in heard} for info in xds for envoy in info.get("envoys", [])
+        ],
         "services": {
             name: [
                 {
@@ -75,6 +85,7 @@ async def _gather(store: Store, topology: Topology | None, now_ms: int) -> dict[
             for name in dict.fromkeys((*SERVICES, *present))
         },
         "queues": _queues(present.get("ext_proc", {})),
+        "slos": slo_values(slos, models_seen(told)),
         "redis": {"reachable": True, "error": await _write_trouble(store)},
     }
 
@@ -138,6 +149,7 @@ def _cluster(
     samples: Mapping[str, EndpointSample],
     weights: Mapping[str, int],
     why: Mapping[str, Mapping[str, Any]],
+    seen: Mapping[str, Seen],
     now_ms: int,
 ) -> dict[str, Any]:
     total = sum(weights.get(address) or 0 for address in place["addresses"])
@@ -145,8 +157,10 @@ def _cluster(
         "name": place["name"],
         "models": place["models"],
         "lb": place["lb"],
+        "outcomes": seen_values(cluster_seen(seen.values())),
         "endpoints": [
             _endpoint(address, samples.get(address), weights.get(address), total, why.get(address, {}), now_ms)
+            | {"outcomes": seen_values(seen.get(address))}
             for address in place["addresses"]
         ],
     }

@@ -8,11 +8,13 @@ from typing import Annotated, Any
 
 import typer
 from rich import box
+from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 from tidegate.cli.connection import Target, on_cluster
 from tidegate.cli.look import age, new_console
+from tidegate.cli.outcomes import seen_line, slo_line
 from tidegate.cli.report import gather
 from tidegate.domain.lifetime import time_text
 from tidegate.runtime import now_ms
@@ -42,17 +44,27 @@ def _print(report: dict[str, Any]) -> None:
         here = ", ".join(_instance(one) for one in instances)
         console.print(f"{name:>10}: {here or '[red]absent[/]'}")
     for envoy in report["envoys"]:
-        console.print(f"     Envoy: {envoy['node']}: {_envoy(envoy)}")
+        silent = "" if envoy.get("tells_outcomes") else "; tells no outcomes"
+        console.print(f"     Envoy: {envoy['node']}: {_envoy(envoy)}{silent}")
     for name, queue in report["queues"].items():
         if queue["waiting"]:
             oldest = f", the oldest for {age(queue['oldest_ms'])}" if queue["oldest_ms"] is not None else ""
             console.print(f"     queue: {name}: {queue['waiting']} requests wait in the gateway{oldest}")
+    _print_outcomes(console, report)
     for cluster in report["clusters"]:
         for e in cluster["endpoints"]:
             for line in _orders(e):
                 console.print(f"{line[0]:>10}: {cluster['name']} {e['address']}{line[1]}", markup=False)
     for key, why in report["rejected"].items():
         console.print(f"[yellow]  rejected: {escape(key)}: {escape(why)}[/]")
+
+
+def _print_outcomes(console: Console, report: dict[str, Any]) -> None:
+    for cluster in report["clusters"]:
+        if cluster["outcomes"] is not None:
+            console.print(f"  outcomes: {cluster['name']}: {seen_line(cluster['outcomes'])}", markup=False)
+    for one in report["slos"]:
+        console.print(f"       slo: {slo_line(one)}", markup=False, style="red" if one["burns"] else None)
 
 
 def _instance(one: dict[str, Any]) -> str:
