@@ -132,4 +132,4 @@ def test_step_is_damped_it_goes_too_far_once_each_way_and_comes_to_rest(speeds, 
     assert final < before[-1]
     assert min(after) >= 0.4 * final
     assert max(after[after.index(min(after)) :]) <= 1.6 * final
-    assert max(after[-240:]) - min(after[-240:]) <= 0.05 * final
+    assert max(after[-240:]) - min(after[-240:]) <= 0.1 * final
