@@ -23,6 +23,7 @@ from tidegate.cli.binaries import redis_server_binary
 from tidegate.domain.errors import ConfigError, StoreError, StoreRefused, StoreUnavailable
 from tidegate.domain.lease import Lease
 from tidegate.domain.operators import FieldChange
+from tidegate.domain.outcomes.report import Report
 from tidegate.domain.sample import Status
 from tidegate.store.picks import PickBatch
 from tidegate.store.ports import ClusterDecision, Event, RawOperatorKeys
@@ -57,6 +58,8 @@ CALLS: dict[str, Callable[[RedisStore], Any]] = {
     "present": lambda store: store.present(),
     "tell_mix": lambda store: store.tell_mix("a", {"phi-3": {"a:1": {5: 1}}}, ttl_ms=LONG_MS),
     "mixes": lambda store: store.mixes(),
+    "tell_outcomes": lambda store: store.tell_outcomes("a", Report(), ttl_ms=LONG_MS),
+    "outcomes": lambda store: store.outcomes(["chat"]),
     "take_lead": lambda store: store.take_lead("a", ttl_ms=LONG_MS),
     "keep_lead": lambda store: store.keep_lead(Lease("a", 1), ttl_ms=LONG_MS),
     "resign": lambda store: store.resign(Lease("a", 1)),

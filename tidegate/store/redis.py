@@ -1,48 +1,28 @@
-"""The store on Redis 6.2 and later: the only module that imports redis-py.
+"""The store on Redis 6.2 and later: which commands each method sends, and what their replies mean.
 
 Every public method has a time limit for each pipeline it sends, and raises StoreUnavailable or StoreRefused,
-nothing else. `schema` draws the keys.
+nothing else. `schema` draws the keys, `redis_connection` speaks to the server.
 """
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any
 
-import redis.asyncio as aioredis
-from redis.asyncio.cluster import ClusterNode, RedisCluster
-from redis.asyncio.retry import Retry
-from redis.asyncio.sentinel import Sentinel
-from redis.backoff import NoBackoff
-from redis.exceptions import (
-    AuthenticationError,
-    AuthorizationError,
-    NoPermissionError,
-    RedisClusterException,
-    RedisError,
-    ResponseError,
-    WatchError,
-)
-
-from tidegate.domain.errors import ConfigError, NotLeading, StoreError, StoreRefused, StoreUnavailable
+from tidegate.domain.errors import NotLeading
 from tidegate.domain.lease import Lease, read_lease
 from tidegate.domain.operators import FieldChange
 from tidegate.domain.outcomes.report import Report
 from tidegate.domain.sample import EndpointSample, NodeSample, NodeTick
-from tidegate.settings.redis_url import CLUSTER_SCHEME, SENTINEL_SCHEME, RedisUrl, parse_redis_url
 from tidegate.store import commands, schema
 from tidegate.store.commands import Command
 from tidegate.store.fields import text, texts
 from tidegate.store.outcomes import cluster_field, decode_report, encode_report, model_field
 from tidegate.store.picks import PickBatch, decode_picks, encode_picks
 from tidegate.store.ports import ClusterDecision, Event, Mix, RawOperatorKeys
-
-FENCED_TRIES = 3
-
-_REDIS_FAULTS = (RedisError, RedisClusterException, OSError)  # OSError: TimeoutError of asyncio is one
+from tidegate.store.redis_connection import RedisConnection, raise_wrong_type
 
 
 def wall_clock_ms() -> int:
@@ -50,7 +30,7 @@ def wall_clock_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-class RedisStore:
+class RedisStore(RedisConnection):
     """tidegate.store.ports.Store on a Redis server, a Sentinel-watched master or a Redis Cluster.
 
     `timeout_seconds` limits each round trip, connecting included; `quiet_seconds` is how long the channel may be
@@ -69,17 +49,8 @@ class RedisStore:
         quiet_seconds: float = 1.0,
         clock_ms: Callable[[], int] = wall_clock_ms,
     ) -> None:
-        try:
-            self._url = parse_redis_url(url)
-        except ValueError as exc:
-            raise ConfigError([f"redis.url: {exc}"]) from exc
-        self._keys = schema.Keys(prefix)
-        self._timeout, self._quiet, self._clock_ms = timeout_seconds, quiet_seconds, clock_ms
-        self._client, self._sentinel = _connect(self._url, timeout_seconds)
-        self._atomic = self._url.scheme != CLUSTER_SCHEME
-        self._subscriptions: set[Any] = set()
-        self._fenced = asyncio.Lock()
-        self._closed = False
+        self._keys, self._clock_ms = schema.Keys(prefix), clock_ms
+        super().__init__(url, self._keys.leader, timeout_seconds=timeout_seconds, quiet_seconds=quiet_seconds)
 
     # --- agents ---------------------------------------------------------------------------------------------
 
@@ -112,7 +83,7 @@ class RedisStore:
         names = (self._keys.endpoints, self._keys.gone)
         replies = await self._read([("ZRANGE", name, 0, -1, "WITHSCORES") for name in names])
         for name, reply in zip(names, replies, strict=True):
-            _raise_wrong_type(reply, name)
+            raise_wrong_type(reply, name)
         index, left = schema.split_index(replies[0]), schema.split_index(replies[1])
         registered = [(*place, at) for place, at in index.items() if left.get(place, -1) < at]
         return registered, {place for place, at in left.items() if index.get(place, 0) <= at}
@@ -120,7 +91,7 @@ class RedisStore:
     async def nodes(self) -> list[NodeSample]:
         """Every node that still has a sample."""
         [listed] = await self._read([("ZRANGE", self._keys.nodes, 0, -1)])
-        _raise_wrong_type(listed, self._keys.nodes)
+        raise_wrong_type(listed, self._keys.nodes)
         found = [text(raw) for raw in listed]
         replies = await self._hashes([self._keys.node(node) for node in found])
         decoded = (schema.decode_node(node, _hash(reply)) for node, reply in zip(found, replies, strict=True))
@@ -137,32 +108,6 @@ class RedisStore:
                 tick = schema.decode_tick(message)
                 if tick is not None:
                     yield tick
-
-    async def _messages(self, channel: str) -> AsyncGenerator[bytes, None]:
-        self._refuse_when_closed()
-        pubsub = self._client.pubsub()
-        self._subscriptions.add(pubsub)
-        try:
-            await self._guard(pubsub.subscribe(channel))
-            while True:
-                yield await self._next_message(pubsub)
-        finally:
-            self._subscriptions.discard(pubsub)
-            await pubsub.aclose()
-
-    async def _next_message(self, pubsub: Any) -> bytes:
-        asked = False
-        while True:
-            self._refuse_when_closed()
-            wait = self._timeout if asked else self._quiet
-            got = await self._guard(pubsub.get_message(timeout=wait), extra_seconds=wait)
-            if got is None and asked:
-                raise StoreUnavailable(f"Redis at {self._url.where} went silent; check the server and the network")
-            if got is None:
-                await self._guard(pubsub.ping())
-            elif got["type"] == "message":
-                return bytes(got["data"])
-            asked = got is None
 
     # --- operators ------------------------------------------------------------------------------------------
 
@@ -269,17 +214,17 @@ class RedisStore:
         if count <= 0:
             return []
         [entries] = await self._read([("XREVRANGE", self._keys.events, "+", "-", "COUNT", count)])
-        _raise_wrong_type(entries, self._keys.events)
+        raise_wrong_type(entries, self._keys.events)
         return [schema.decode_event(said) for _, said in reversed(entries) if said]
 
     async def events_after(self, mark: str) -> tuple[list[Event], str]:
         """Entries after the identifier `mark`; "" is that of the newest entry."""
         if not mark:
             [entries] = await self._read([("XREVRANGE", self._keys.events, "+", "-", "COUNT", 1)])
-            _raise_wrong_type(entries, self._keys.events)
+            raise_wrong_type(entries, self._keys.events)
             return [], text(entries[0][0]) if entries else "0-0"
         [entries] = await self._read([("XRANGE", self._keys.events, f"({mark}", "+")])
-        _raise_wrong_type(entries, self._keys.events)
+        raise_wrong_type(entries, self._keys.events)
         return [schema.decode_event(said) for _, said in entries if said], text(entries[-1][0]) if entries else mark
 
     async def take_lead(self, instance: str, *, ttl_ms: int) -> Lease | None:
@@ -300,7 +245,7 @@ class RedisStore:
     async def leader(self) -> Lease | None:
         """What the key `leader` holds."""
         [held] = await self._read([("GET", self._keys.leader)])
-        _raise_wrong_type(held, self._keys.leader)
+        raise_wrong_type(held, self._keys.leader)
         return read_lease(text(held)) if held is not None else None
 
     async def tell_mix(self, instance: str, mix: Mix, *, ttl_ms: int) -> None:
@@ -317,7 +262,7 @@ class RedisStore:
     async def mixes(self) -> list[Mix]:
         """What each instance of the index told that has not expired."""
         [listed] = await self._read([("ZRANGE", self._keys.mixes, 0, -1)])
-        _raise_wrong_type(listed, self._keys.mixes)
+        raise_wrong_type(listed, self._keys.mixes)
         told = await self._read([("GET", self._keys.mix(text(instance))) for instance in listed])
         decoded = (schema.decode_mix(raw) for raw in told if isinstance(raw, bytes))
         return [mix for mix in decoded if mix is not None]
@@ -337,7 +282,7 @@ class RedisStore:
         """HMGET on the hash of each instance of the index."""
         fields = [*map(cluster_field, clusters), *map(model_field, models)]
         [listed] = await self._read([("ZRANGE", self._keys.outcomes, 0, -1)])
-        _raise_wrong_type(listed, self._keys.outcomes)
+        raise_wrong_type(listed, self._keys.outcomes)
         if not fields:
             return []
         told = await self._read([("HMGET", self._keys.told_outcomes(text(name)), *fields) for name in listed])
@@ -396,12 +341,12 @@ class RedisStore:
     async def present(self) -> dict[str, dict[str, dict[str, Any]]]:
         """service → instance → info, of every beat that has not expired."""
         [listed] = await self._read([("ZRANGE", self._keys.services, 0, -1)])
-        _raise_wrong_type(listed, self._keys.services)
+        raise_wrong_type(listed, self._keys.services)
         members = [pair for raw in listed if (pair := schema.split_member(raw)) is not None]
         beats = await self._read([("GET", self._keys.service(*pair)) for pair in members])
         return schema.group_presence(members, [None if isinstance(b, Exception) else b for b in beats])
 
-    # --- the connection -------------------------------------------------------------------------------------
+    # --- the server -----------------------------------------------------------------------------------------
 
     async def time_ms(self) -> float:
         """Unix time of the Redis server in milliseconds."""
@@ -412,197 +357,7 @@ class RedisStore:
         """Return when Redis answers and takes writes: a replica, or a disk that is full, answers PING well enough."""
         await self._write([("SET", self._keys.of("probe"), 1, "PX", 1)])
 
-    async def close(self) -> None:
-        """Release every connection; a running `ticks()` raises StoreUnavailable, as does every later call."""
-        self._closed = True
-        for pubsub in list(self._subscriptions):
-            await pubsub.aclose()
-        await self._client.aclose()
-        if self._sentinel is not None:
-            await self._sentinel.aclose()
-
-    async def _read(self, commands: Sequence[Command]) -> list[Any]:
-        """Replies in order; one of WRONGTYPE is handed back as an exception, any other error is raised."""
-        return await self._send(commands, atomic=False)
-
-    async def _hashes(self, names: Sequence[str]) -> list[Any]:
-        """The hashes of these names, in one round trip; one of another type is handed back as an exception."""
-        asked: list[Command] = [("HGETALL", name) for name in names]
-        if not self._atomic or not asked:
-            return await self._read(asked)
-        self._refuse_when_closed()
-        replies = self._raise_faults(await self._guard(self._replies(asked)))
-        return [dict(zip(flat[::2], flat[1::2], strict=True)) if isinstance(flat, list) else flat for flat in replies]
-
-    async def _write(self, commands: Sequence[Command], lease: Lease | None = None) -> list[Any]:
-        """Replies in order, all or nothing (not on a Redis Cluster); nothing unless the lease is in force."""
-        if lease is None:
-            replies = await self._send(commands, atomic=self._atomic)
-        elif self._atomic:
-            replies = await self._send_fenced(commands, lease)
-        else:
-            await self._check_lead(lease)
-            replies = await self._send(commands, atomic=False)
-        for command, reply in zip(commands, replies, strict=True):
-            _raise_wrong_type(reply, str(command[3] if command[0] == "EVAL" else command[1]))
-        return replies
-
-    async def _send_fenced(self, commands: Sequence[Command], lease: Lease) -> list[Any]:
-        """A MULTI that Redis refuses where the key `leader` changes, or expires, after it was compared."""
-        self._refuse_when_closed()
-        if not commands:
-            return []
-        async with self._fenced:  # or a long write and the extension of its own lease would wait for each other in turn
-            for _ in range(FENCED_TRIES):
-                replies = await self._guard(self._compared(commands, lease))
-                if replies is not None:
-                    return self._raise_faults(replies)
-        raise StoreUnavailable(f"the key {self._keys.leader} in Redis changes all the time")
-
-    async def _compared(self, commands: Sequence[Command], lease: Lease) -> list[Any] | None:
-        """None where the key changed in between: it may have expired, or another process of ours extended it."""
-        async with self._client.pipeline(transaction=True) as pipeline:
-            await pipeline.watch(self._keys.leader)
-            if await pipeline.execute_command("GET", self._keys.leader) != lease.text.encode():
-                raise NotLeading("another controller leads")
-            pipeline.multi()
-            for command in commands:
-                pipeline.execute_command(*command)
-            try:
-                replies: list[Any] = await pipeline.execute(raise_on_error=False)
-            except WatchError:
-                return None
-            return replies
-
-    async def _check_lead(self, lease: Lease) -> None:
-        """What a Redis Cluster can do, whose transactions reach one server alone: compare, then write."""
-        if await self.leader() != lease:
-            raise NotLeading("another controller leads")
-
-    async def _send(self, commands: Sequence[Command], *, atomic: bool) -> list[Any]:
-        self._refuse_when_closed()
-        if not commands:
-            return []
-        pipeline = self._client.pipeline(transaction=atomic)
-        for command in commands:
-            pipeline.execute_command(*command)
-        replies: list[Any] = await self._guard(pipeline.execute(raise_on_error=False))
-        return self._raise_faults(replies)
-
-    def _raise_faults(self, replies: list[Any]) -> list[Any]:
-        for reply in replies:
-            if isinstance(reply, Exception) and not _is_wrong_type(reply):
-                raise self._store_error(reply) from reply
-        return replies
-
-    async def _exchange(self, transaction: Sequence[Command]) -> list[Any]:
-        """The replies of EXEC."""
-        replies = await self._replies(transaction)
-        if not isinstance(replies[-1], list):  # EXECABORT says less than the command that was not queued
-            faults = (reply for reply in replies if isinstance(reply, Exception))
-            raise next(faults, ResponseError("the transaction was not carried out"))
-        return replies[-1]
-
-    async def _replies(self, sent: Sequence[Command]) -> list[Any]:
-        """One a command. Packed here: redis-py's pipeline takes four times as long, many times a second."""
-        pool = self._client.connection_pool
-        connection = await pool.get_connection()
-        try:
-            await connection.send_packed_command(commands.packed(sent))
-            return [await _reply_of(connection) for _ in sent]
-        except BaseException:
-            await connection.disconnect(nowait=True)
-            raise
-        finally:
-            await pool.release(connection)
-
-    def _check(self, written: Sequence[Command], replies: Sequence[Any]) -> None:
-        """Raise the first error among the replies."""
-        for command, reply in zip(written, replies, strict=True):
-            if isinstance(reply, Exception) and not _is_wrong_type(reply):
-                raise self._store_error(reply) from reply
-            _raise_wrong_type(reply, str(command[1]))
-
-    async def _guard(self, awaitable: Any, *, extra_seconds: float = 0.0) -> Any:
-        """Await within the time limit; what redis-py raises leaves as a StoreError."""
-        try:
-            async with asyncio.timeout(self._timeout + extra_seconds):
-                return await awaitable
-        except _REDIS_FAULTS as exc:
-            raise self._store_error(exc) from exc
-
-    def _refuse_when_closed(self) -> None:
-        if self._closed:
-            raise StoreUnavailable("the store is closed")
-
-    def _store_error(self, exc: Exception) -> StoreError:  # noqa: PLR0911 - a line a case
-        """The sentence for what redis-py raised. It names the address, never the password."""
-        where, said = f"Redis at {self._url.where}", str(exc)
-        if "without any password configured" in said:
-            return StoreRefused(f"{where} has no password; take the password out of redis.url")
-        if said.startswith("NOAUTH") or "Authentication required" in said:
-            return StoreRefused(f"{where} needs a password; set redis.url to redis://:PASSWORD@{self._url.where}/0")
-        if isinstance(exc, AuthenticationError | AuthorizationError) or said.startswith("WRONGPASS"):
-            form = f"redis://:PASSWORD@{self._url.where}/0"
-            return StoreRefused(f"{where} refuses the password; set redis.url to {form}")
-        if isinstance(exc, NoPermissionError) or said.startswith(("NOPERM", "DENIED")):
-            return StoreRefused(f"{where} refuses the command; allow it with ACL SETUSER ({_plain(said)})")
-        if isinstance(exc, TimeoutError):
-            return StoreUnavailable(f"{where} does not answer within {self._timeout:g} s")
-        if isinstance(exc, ResponseError):
-            return StoreUnavailable(f"{where} cannot do it: {_plain(said)}")
-        return StoreUnavailable(f"{where} cannot be reached: {_plain(said)}")
-
-
-def _connect(url: RedisUrl, timeout_seconds: float) -> tuple[Any, Any]:
-    """The client, and the Sentinel client beside it where there is one. Nothing is sent yet."""
-    options: dict[str, Any] = {
-        "socket_connect_timeout": timeout_seconds,
-        # _guard limits every call. redis-py would use asyncio.wait_for, which on Python 3.11 loses a cancellation
-        # that arrives as the write completes: a task told to end would go on.
-        "socket_timeout": None,
-        "retry": Retry(NoBackoff(), 0),  # callers retry, with backoff and with newer data
-        "protocol": 2,
-    }
-    login: dict[str, Any] = {"username": url.username, "password": url.password}
-    if url.scheme == CLUSTER_SCHEME:
-        nodes = [ClusterNode(host, port) for host, port in url.hosts]
-        return RedisCluster(startup_nodes=nodes, **options, **login), None
-    if url.scheme == SENTINEL_SCHEME:
-        watchers = {**options, "password": url.sentinel_password}
-        sentinel: Any = Sentinel(list(url.hosts), sentinel_kwargs=watchers, **options)  # type: ignore[no-untyped-call]
-        return sentinel.master_for(url.service, db=url.db, **login), sentinel
-    client = aioredis.Redis.from_url(url.text, **options)
-    pool = client.connection_pool
-    try:
-        pool.connection_class(**pool.connection_kwargs)
-    except (TypeError, ValueError) as exc:
-        raise ConfigError([f"redis.url: an option of the URL is not known: {exc}"]) from exc
-    return client, None
-
-
-async def _reply_of(connection: Any) -> Any:
-    """The next reply; an error that Redis answered with is one."""
-    try:
-        return await connection.read_response()
-    except ResponseError as exc:
-        return exc
-
-
-def _is_wrong_type(reply: Any) -> bool:
-    return isinstance(reply, ResponseError) and "WRONGTYPE" in str(reply)
-
-
-def _raise_wrong_type(reply: Any, key: str) -> None:
-    if isinstance(reply, Exception):
-        raise StoreRefused(f"{key} in Redis is of another type than Tidegate's; remove it with DEL {key}") from reply
-
 
 def _hash(reply: Any) -> Mapping[bytes, bytes]:
     """A hash; a key of another type reads as empty."""
     return {} if isinstance(reply, Exception) else reply
-
-
-def _plain(said: str) -> str:
-    """The first line of a library's message, without the number that redis-py puts before it."""
-    return said.strip().partition("\n")[0] or "no reason given"
