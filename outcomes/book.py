@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
-from tidegate.domain.outcomes.ending import ENDINGS, PLACE, Ending, Outcome
+from tidegate.domain.outcomes.ending import ENDINGS, Ending, Outcome
 from tidegate.domain.outcomes.report import Report
 from tidegate.domain.outcomes.slo import Ledger, Slo
 from tidegate.domain.outcomes.tally import Told
@@ -34,8 +34,9 @@ class Place:
         """Count a request that ended at this moment."""
         self.window.add(outcome, now_ms)
         self.last_ms = now_ms
-        self.ever[PLACE[outcome.ending]] += 1
-        self.retries += max(0, outcome.attempts - 1)
+        self.ever[outcome.ending.place] += 1
+        if outcome.attempts > 1:
+            self.retries += outcome.attempts - 1
         self.received_bytes += outcome.received_bytes
         self.sent_bytes += outcome.sent_bytes
 
@@ -55,7 +56,7 @@ class Book:
         self._models, self._classes = frozenset(models), frozenset(classes)
         self._ledgers = {slo.model: Ledger(slo.ttfb_p95_ms) for slo in slos}
         self.places: dict[tuple[str, str], Place] = {}
-        self.by_model: Counter[tuple[str, str, Ending]] = Counter()
+        self.by_model: dict[tuple[str, str], list[int]] = {}
         self.refusals: Counter[tuple[str, str]] = Counter()
 
     def add(self, outcome: Outcome) -> None:
@@ -63,7 +64,10 @@ class Book:
         now_ms = self._clock_ms()
         model = outcome.model if outcome.model in self._models else OTHER
         request_class = outcome.request_class if outcome.request_class in self._classes else OTHER
-        self.by_model[model, request_class, outcome.ending] += 1
+        counts = self.by_model.get((model, request_class))
+        if counts is None:
+            counts = self.by_model[model, request_class] = [0] * len(ENDINGS)
+        counts[outcome.ending.place] += 1
         if (ledger := self._ledgers.get(outcome.model)) is not None:
             ledger.add(outcome, now_ms)
         if outcome.ending is Ending.REFUSED:

@@ -77,8 +77,9 @@ class Page(Collector):
         models = CounterMetricFamily(
             f"{PREFIX}_model_requests", "Requests that ended, by model", labels=["model", "class", "ending"]
         )
-        for (model, request_class, ending), count in self._book.by_model.items():
-            models.add_metric([model, request_class, ending], count)
+        for (model, request_class), counts in self._book.by_model.items():
+            for ending, count in zip(ENDINGS, counts, strict=True):
+                models.add_metric([model, request_class, ending], count)
         yield models
         refusals = CounterMetricFamily(f"{PREFIX}_refusals", "Answers without an engine", labels=["reason", "model"])
         for (reason, model), count in self._book.refusals.items():

@@ -7,11 +7,10 @@ from typing import Final
 
 import msgspec
 
-from tidegate.domain.outcomes.ending import ENDINGS, PLACE, Ending, Outcome
+from tidegate.domain.outcomes.ending import ENDINGS, Ending, Outcome
 from tidegate.domain.outcomes.sketch import Sketch
 
 QUANTILES: Final = (0.5, 0.95, 0.99)
-_SERVED: Final = PLACE[Ending.SERVED]
 
 
 class Told(msgspec.Struct, frozen=True, array_like=True):
@@ -46,13 +45,12 @@ class Tally:
 
     def add(self, outcome: Outcome) -> None:
         """Count one request."""
-        place = PLACE[outcome.ending]
-        self.counts[place] += 1
+        self.counts[outcome.ending.place] += 1
         self.received_bytes += outcome.received_bytes
         self.sent_bytes += outcome.sent_bytes
         if outcome.attempts > 1:
             self.retries += outcome.attempts - 1
-        if place == _SERVED:
+        if outcome.ending is Ending.SERVED:
             if outcome.ttfb_ms is not None:
                 self.ttfb.add(outcome.ttfb_ms)
             if outcome.total_ms is not None:
@@ -72,7 +70,7 @@ class Tally:
 
     def count(self, ending: Ending) -> int:
         """Requests that ended so."""
-        return self.counts[PLACE[ending]]
+        return self.counts[ending.place]
 
     @property
     def answered(self) -> int:
