@@ -13,6 +13,7 @@ import gc
 import random
 import tracemalloc
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import count
 from time import thread_time_ns
 from typing import Any, Final
@@ -41,6 +42,7 @@ def fleet(replicas: int, seed: int = 1) -> tuple[ClusterPicker, list[Work]]:
     works = [_work(rng) for _ in range(PROMPTS)]
     for number in range(replicas):
         picker.joined(address(number), address(number))
+        picker.sampled(replace(sample(number, rng), sampled_at_ms=int(NOW) - 60_000), NOW - 60_000)
         picker.sampled(sample(number, rng), NOW)
     for work in works:
         for number in rng.sample(range(replicas), replicas // 2):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from operator import add
 
 from tidegate.domain.pick.cost import cost
 from tidegate.domain.pick.settings import WEIGHTED_SUM
@@ -17,10 +16,7 @@ def best_two(situation: Situation, turns: Turns) -> tuple[Scored, ...]:
     """The replicas of least cost by the policy in force, best first; equals take turns for the first place."""
     settings = situation.settings
     parts = weighted_sum(situation) if settings.policy == WEIGHTED_SUM else cost(situation)
-    columns = iter(parts.values())
-    totals = list(next(columns))
-    for column in columns:
-        totals = list(map(add, totals, column))
+    totals: list[float] = list(map(sum, zip(*parts.values(), strict=True)))
     first = turns.least(totals, settings.equal_seconds, situation.replicas)
     best = _scored(situation, first, totals[first], parts)
     if len(totals) == 1:

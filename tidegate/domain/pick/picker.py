@@ -216,18 +216,18 @@ class ClusterPicker:
     def _situation(self, work: Work, replicas: list[Replica], rooms: list[float] | None, now_ms: float) -> Situation:
         whole = prefill_tokens(work, 0, self._settings)
         waits = [(r.queued.free_at_ms - now_ms) / 1000 if r.queued.free_at_ms > now_ms else 0.0 for r in replicas]
-        cached = self._index.cached(work.marks, work.ends) if work.marks else ()
+        cached = self._index.cached(work.marks, work.ends) if work.marks and not work.pixel_steps else ()
         if cached:
-            by_slot = self._by_slot(cached, work, whole)
+            by_slot = self._by_slot(cached, work.prompt_tokens, whole)
             uncached = [by_slot[r.slot] for r in replicas]
         else:
             uncached = [whole] * len(replicas)
         return Situation(work, replicas, now_ms, self._settings, uncached, waits, rooms, self._sessions)
 
-    def _by_slot(self, cached: Sequence[tuple[int, int]], work: Work, whole: float) -> list[float]:
+    def _by_slot(self, cached: Sequence[tuple[int, int]], prompt_tokens: int, whole: float) -> list[float]:
         tokens = [whole] * self._fleet.slots
         for bits, held in cached:
-            left, rest = prefill_tokens(work, held, self._settings), bits
+            left, rest = max(1.0, prompt_tokens - held), bits
             while rest:
                 slot = rest.bit_length() - 1
                 tokens[slot] = left

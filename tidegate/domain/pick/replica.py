@@ -27,8 +27,13 @@ NEVER: Final = -math.inf
 
 
 class Replica:
-    """Fields that picks read: `open`, `fresh_until_ms`, `sound_until_ms`, `free_kv`, `ms_per_token`, `beside` (seconds
-    that all who are there add to a step), and `queued`'s `free_at_ms`. `slot` is its bit in the prefix index.
+    """Fields that picks read, and their meaning where the name does not say it:
+
+    slot            its bit in the prefix index
+    sound_until_ms  open, fresh and making progress until then
+    free_kv         KV tokens, infinite where unknown
+    beside          seconds that all who are there add to a step
+    delay           seconds that all who run wait for a token of prefill
     """
 
     __slots__ = (
@@ -39,6 +44,7 @@ class Replica:
         "capacity",
         "changed_ms",
         "context",
+        "delay",
         "destination",
         "free_kv",
         "fresh_until_ms",
@@ -78,6 +84,7 @@ class Replica:
         self.serving_since_ms = NEVER
         self.free_kv = math.inf
         self.beside = 0.0
+        self.delay = 0.0
         self.capacity: int | None = None
         self.block = 1
         self.running = 0
@@ -136,6 +143,7 @@ class Replica:
         """The rate at which it works, and what decoding beside it costs, by what it last said."""
         rate = model_rate(settings, self.running, self.context) * self.speed.relative
         self.ms_per_token = 1 / rate
+        self.delay = self.running / rate / 1000
         self.queued.drain(rate, now_ms)
         sequences, tokens = self.running + len(self.queued), self.context + self.queued.kv_tokens
         self.beside = settings.sequence_seconds * sequences + settings.context_seconds * tokens

@@ -41,5 +41,7 @@ class Situation:
         A queue at one replica alone is none of the fleet's: a miss elsewhere costs nobody anything, and a long prompt
         must not follow its prefix into a queue without end.
         """
+        if not self.mean_wait:
+            return 0.0
         shorter = sorted(self.waits)[: max(1, int(len(self.waits) * SHORTER_PART))]
         return min(self.mean_wait, 4 * sum(shorter) / len(shorter))

@@ -7,10 +7,9 @@ from tidegate.domain.pick.situation import Situation
 
 def interference(situation: Situation) -> list[float] | None:
     """uncached tokens × seconds a token × running × `interference`."""
-    each = situation.settings.interference / 1000
+    each = situation.settings.interference
     if not each:
         return None
     return [
-        tokens * replica.ms_per_token * replica.running * each
-        for tokens, replica in zip(situation.uncached, situation.replicas, strict=True)
+        tokens * replica.delay * each for tokens, replica in zip(situation.uncached, situation.replicas, strict=True)
     ]
