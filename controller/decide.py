@@ -23,8 +23,9 @@ from tidegate.store.ports import ClusterDecision, RawOperatorKeys
 class World:
     """What the store said at `now_ms` (Unix milliseconds).
 
-    `entropies` (0…1) are the request-class mixes by cluster and address, where pickers tell them. `strays` are
-    operators' keys that are for nobody, and why, as found a while ago.
+    `entropies` (0…1) are the request-class mixes by cluster and address, where pickers tell them; `latencies` (ms) are
+    the p99 as Envoy saw them, for replicas whose engines tell none. `strays` are operators' keys that are for nobody,
+    and why, as found a while ago.
     """
 
     now_ms: int
@@ -32,6 +33,7 @@ class World:
     samples: Sequence[EndpointSample]
     membership: Membership
     entropies: Mapping[tuple[str, str], float] = field(default_factory=dict)
+    latencies: Mapping[tuple[str, str], float] = field(default_factory=dict)
     strays: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -51,10 +53,7 @@ def decide_all(
     samples = {(s.cluster, s.address): s for s in world.samples}
     decisions, memories = [], {}
     for cluster in topology.clusters:
-        replicas = [
-            _replica(cluster, address, samples, intent, before, world.entropies.get((cluster.name, address)))
-            for address in members[cluster.name]
-        ]
+        replicas = [_replica(cluster, address, samples, intent, before, world) for address in members[cluster.name]]
         decided = decide(
             replicas,
             kind=cluster.kind,
@@ -86,14 +85,17 @@ def _replica(
     samples: Mapping[tuple[str, str], EndpointSample],
     intent: Intent,
     before: State,
-    entropy: float | None,
+    world: World,
 ) -> Replica:
-    sample = samples.get((cluster.name, address))
+    place = (cluster.name, address)
+    sample = samples.get(place)
+    if sample is not None and sample.latency_p99_ms is None and place in world.latencies:
+        sample = replace(sample, latency_p99_ms=world.latencies[place])
     return Replica(
         address=address,
         precision=_precision(sample, cluster),
         sample=sample,
-        entropy=entropy,
+        entropy=world.entropies.get(place),
         pinned=intent.pins.get(cluster.name, {}).get(address),
         drained=intent.drains.get(cluster.name, {}).get(address),
         memory=before.memory(cluster.name, address),

@@ -17,6 +17,7 @@ from prometheus_client import CollectorRegistry
 from controller.audit import OPERATOR, changes, explained_alike, figures_alike, unsaid
 from controller.decide import World, decide_all
 from controller.instruments import Instruments
+from controller.latencies import latencies
 from controller.mixes import entropies
 from controller.orders import joined
 from controller.state import State, restored
@@ -38,6 +39,7 @@ LEASE_MS: Final = 2_000
 """How long a lead outlives a leader that was killed: takeover, with a tick more, is done within three seconds."""
 RENEW_SECONDS: Final = 0.5
 MIXES_EVERY_SECONDS: Final = 1.0
+OUTCOMES_EVERY_SECONDS: Final = 2.0
 STANDBY_SECONDS: Final = 1.0
 """Between two looks of a controller that stands by, so that it knows the members when it takes over."""
 EXPLAIN_EVERY_MS: Final = 1_000
@@ -81,6 +83,7 @@ async def run(
         asyncio.create_task(controller.keep_lead(), name="lease"),
         asyncio.create_task(_look_for_strays(controller)),
         asyncio.create_task(_look_at_mixes(controller)),
+        asyncio.create_task(_look_at_outcomes(controller)),
     ]
     try:
         await _loop(controller, instruments, tick_ms / 1000)
@@ -111,6 +114,7 @@ class Controller:
     _world: World | None = None
     _strays: Mapping[str, str] = field(default_factory=dict)
     _entropies: Mapping[tuple[str, str], float] = field(default_factory=dict)
+    _latencies: Mapping[tuple[str, str], float] = field(default_factory=dict)
     _explained_at_ms: dict[str, int] = field(default_factory=dict)
     _explained: dict[str, Mapping[str, Mapping[str, Any]]] = field(default_factory=dict)
     _beat_at_ms: int | None = None
@@ -260,12 +264,20 @@ class Controller:
             samples=samples,
             membership=membership,
             entropies=self._entropies,
+            latencies=self._latencies,
             strays=self._strays,
         )
 
     async def look_at_mixes(self) -> None:
         """What pickers tell of each replica's requests; it counts from the next tick on. Raises StoreError."""
         self._entropies = entropies(await self.store.mixes())
+
+    async def look_at_outcomes(self) -> None:
+        """What Envoy saw of replicas whose engines tell no p99; it counts from the next tick on. Raises StoreError."""
+        samples = self._world.samples if self._world is not None else ()
+        wanted = {(one.cluster, one.address) for one in samples if one.latency_p99_ms is None}
+        clusters = sorted({cluster for cluster, _ in wanted})
+        self._latencies = latencies(await self.store.outcomes(clusters), wanted) if wanted else {}
 
     async def look_for_strays(self) -> None:
         """Find keys that are for no cluster or model of the file; they are said at the next tick. Raises StoreError."""
@@ -363,6 +375,14 @@ async def _look_at_mixes(controller: Controller) -> None:
         with contextlib.suppress(StoreError):  # the loop says so
             await controller.look_at_mixes()
         await asyncio.sleep(MIXES_EVERY_SECONDS)
+
+
+async def _look_at_outcomes(controller: Controller) -> None:
+    """Beside the ticks: figures of a minute move slowly."""
+    while True:
+        with contextlib.suppress(StoreError):  # the loop says so
+            await controller.look_at_outcomes()
+        await asyncio.sleep(OUTCOMES_EVERY_SECONDS)
 
 
 async def _loop(controller: Controller, instruments: Instruments, tick_seconds: float) -> None:
