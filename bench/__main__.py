@@ -21,7 +21,6 @@ from bench import (
     ext_proc_cpu,
     fallback,
     leader_takeover,
-    outcomes_cost,
     page_parse,
     parse_cost,
     pick_cost,
@@ -69,7 +68,6 @@ APART: dict[str, tuple[str, Callable[[float], list[dict[str, Any]]]]] = {
         "two ext_procs that tell one another their dispatches",
         lambda seconds: picks_shared.measure(2 * seconds),
     ),
-    "outcomes": ("the access log at 2,000 requests/s", lambda seconds: outcomes_cost.measure(2 * seconds)),
     "fallback": ("ext_proc dies under traffic", lambda seconds: fallback.measure(round(3 * seconds))),
     "overload": (
         "three times what the engines can serve",

@@ -114,6 +114,11 @@ def test_alone_envoy_keeps_a_split_by_share_without_what_serves_nobody() -> None
     assert shown["x-tidegate-cluster"] == "%UPSTREAM_CLUSTER_RAW%"
 
 
+def test_a_model_that_only_a_split_has_is_listed() -> None:
+    listed = routes(desired(replace(TOPOLOGY, splits=(Split("only", (("empty", 1000),)),))))["models"]
+    assert b'"only"' in listed.direct_response.body.inline_bytes
+
+
 def test_with_ext_proc_there_envoy_does_not_split() -> None:
     assert not any(name.startswith("by-model") for name in routes(desired(replace(TOPOLOGY, splits=(SPLIT,)))))
 

@@ -60,7 +60,8 @@ def model(name: str) -> HttpAnswer:
 
 def names(desired: Desired) -> Iterable[str]:
     """Every name that clients may send, each once."""
-    return dict.fromkeys([*(name for cluster in desired.clusters for name in cluster.models), *desired.aliases])
+    own = (name for cluster in desired.clusters for name in cluster.models)
+    return dict.fromkeys([*own, *(split.model for split in desired.splits), *desired.aliases])
 
 
 def health(desired: Desired) -> HttpAnswer:
