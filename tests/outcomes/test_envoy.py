@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import random
 import re
+import signal
 from collections.abc import AsyncIterator, Coroutine
 from pathlib import Path
 from typing import Any
@@ -110,6 +112,41 @@ async def test_counts_are_the_clients_and_quantiles_are_near_its_own(world: Worl
     assert page[model] == 200
     (report,) = await world.reports([], (MODEL,))
     assert (report.models[MODEL].short.answered, report.models[MODEL].long.late) == (200, 200)
+
+
+async def envoy_stat(world: World, name: str) -> int:
+    """A counter of Envoy's."""
+    url = f"{world.up.ready['envoy_admin']}/stats?filter=^{re.escape(name)}$"
+    async with aiohttp.ClientSession() as session, session.get(url) as response:
+        return int((await response.text()).rpartition(" ")[2])
+
+
+async def test_a_lost_stream_is_seen_harms_nothing_and_comes_back(world: World, client: Client) -> None:
+    sent = await envoy_stat(world, "http.gateway.ext_proc.tidegate.stream_msgs_sent")
+    assert {await client.ask() for _ in range(20)} == {200}
+    assert await envoy_stat(world, "http.gateway.ext_proc.tidegate.stream_msgs_sent") == sent + 20  # none of answers
+    pid = world.up.pid("outcomes")
+    assert pid is not None
+    os.kill(pid, signal.SIGSTOP)  # takes connections, reads nothing
+    try:
+        assert {await client.ask() for _ in range(300)} == {200}
+    finally:
+        os.kill(pid, signal.SIGKILL)
+    assert {await client.ask() for _ in range(50)} == {200}
+
+    async def back() -> bool:
+        await client.ask()
+        envoys = (await asyncio.to_thread(world.up.report))["envoys"]
+        return bool(world.up.pid("outcomes") != pid and envoys and envoys[0]["tells_outcomes"])
+
+    await until(back, "Envoy tells the outcomes service that was started again", 40)
+    before = sum((await world.seen("stable")).ever)
+    assert await client.ask() == 200
+
+    async def counts() -> bool:
+        return sum((await world.seen("stable")).ever) > before
+
+    await until(counts, "requests are counted again")
 
 
 async def refusals(world: World) -> dict[tuple[str, str], float]:
