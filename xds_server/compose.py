@@ -68,9 +68,9 @@ def compose(
 
     Endpoints of the file come first, in its order, then those that agents registered, by address.
     """
-    listed = _listed(view)
+    listed, zones = _listed(view), dict(topology.zones)
     clusters = tuple(
-        _cluster(cluster, view, ips, sample_ttl_ms, upstreams or {}, listed.get(cluster.name, set()))
+        _cluster(cluster, view, ips, sample_ttl_ms, upstreams or {}, listed.get(cluster.name, set()), zones)
         for cluster in topology.clusters
     )
     splits = in_force(topology, view.tuned)
@@ -173,18 +173,18 @@ def _cluster(
     sample_ttl_ms: int,
     upstreams: Mapping[str, Upstream],
     listed: Collection[str],
+    zones: Mapping[str, str],
 ) -> DesiredCluster:
     endpoints: dict[tuple[str, int], DesiredEndpoint] = {}
     in_file = {endpoint.address: endpoint for endpoint in cluster.endpoints}
     for address in addresses_of(cluster, view):
         host, port = split_address(address)
-        if host in ips:  # two names of one place are one endpoint: the first counts
-            endpoints.setdefault(
-                (ips[host], port),
-                _endpoint(
-                    cluster.name, in_file.get(address, Endpoint(address)), (ips[host], port), view, sample_ttl_ms
-                ),
-            )
+        if host not in ips or (ips[host], port) in endpoints:  # two names of one place are one endpoint
+            continue
+        endpoint = in_file.get(address, Endpoint(address))
+        zone = endpoint.zone or zones.get(endpoint.node or view.nodes.get((cluster.name, address), ""), "")
+        place = (ips[host], port)
+        endpoints[place] = _endpoint(cluster.name, endpoint, place, view, sample_ttl_ms, zone)
     return DesiredCluster(
         name=cluster.name,
         models=tuple(dict.fromkeys([*cluster.models, *cluster.loras, *sorted(listed)])),
@@ -204,7 +204,7 @@ def _listed(view: StoreView) -> dict[str, set[str]]:
 
 
 def _endpoint(
-    cluster: str, endpoint: Endpoint, place: tuple[str, int], view: StoreView, sample_ttl_ms: int
+    cluster: str, endpoint: Endpoint, place: tuple[str, int], view: StoreView, sample_ttl_ms: int, zone: str
 ) -> DesiredEndpoint:
     address = endpoint.address
     sample = view.samples.get((cluster, address))
@@ -216,5 +216,5 @@ def _endpoint(
         weight=view.weights.get(cluster, {}).get(address),
         takes_traffic=sample.status.takes_traffic if sample is not None and fresh else True,
         priority=endpoint.priority,
-        zone=endpoint.zone or "",
+        zone=zone,
     )

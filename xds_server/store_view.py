@@ -12,7 +12,7 @@ from tidegate.domain.sample import EndpointSample
 
 @dataclass(frozen=True, slots=True)
 class StoreView:
-    """Weights by cluster and address; who registered; the newest samples; the names that each place listed last.
+    """Weights by cluster and address; who registered; the newest samples; each place's names and node in its last.
 
     `tunes` are those in force, `tuned` all that the controller accepted, splits among them.
     `read_at_ms` is when samples were read: ages count from there, so that a view does not go stale by itself.
@@ -22,6 +22,7 @@ class StoreView:
     membership: Membership = field(default_factory=Membership)
     samples: Mapping[Place, EndpointSample] = field(default_factory=dict)
     listed: Mapping[Place, tuple[str, ...]] = field(default_factory=dict)
+    nodes: Mapping[Place, str] = field(default_factory=dict)
     read_at_ms: int = 0
     tunes: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     tuned: Mapping[str, str] = field(default_factory=dict)
@@ -39,19 +40,21 @@ class StoreView:
     ) -> StoreView:
         """This view after one successful reading.
 
-        Weights of a cluster that the store no longer mentions stay; so do endpoints that are members, and the names
-        that they listed. What departed left on purpose, and goes at once. A store without any weight was emptied:
-        what was tuned stays. `samples` are None where they were not read.
+        Weights of a cluster that the store no longer mentions stay; so do endpoints that are members, the names that
+        they listed, and their nodes. What departed left on purpose, and goes at once. A store without any weight was
+        emptied: what was tuned stays. `samples` are None where they were not read.
         """
         membership = self.membership.after(registered, now_ms, departed)
         there = membership.members
         newest = self.samples if samples is None else {(s.cluster, s.address): s for s in samples}
         listed = {**self.listed, **{place: s.models for place, s in newest.items() if s.models}}
+        nodes = {**self.nodes, **{place: s.node for place, s in newest.items()}}
         return replace(
             self.ordered(weights, self.tunes if tunes is None else tunes, tuned),
             membership=membership,
             samples=newest,
             listed={place: names for place, names in listed.items() if place in there or place in newest},
+            nodes={place: node for place, node in nodes.items() if place in there or place in newest},
             read_at_ms=self.read_at_ms if samples is None else now_ms,
         )
 

@@ -53,6 +53,16 @@ def test_what_left_on_purpose_goes_at_once_and_may_come_back() -> None:
     assert place[1] in addresses(read(left, registered=[(*place, NOW + 1)]))
 
 
+def test_a_replica_has_the_zone_of_its_node_and_keeps_it_without_samples() -> None:
+    filed = Cluster("chat", ("phi-3",), endpoints=(Endpoint("10.0.0.1:8000", zone="own"), Endpoint("10.0.0.3:8000")))
+    topology = Topology((filed,), zones=(("n", "a"),))
+    places = [("chat", "10.0.0.2:8000", NOW)]
+    full = read(StoreView(), registered=places, samples=[sample(Status.READY, f"10.0.0.{n}:8000") for n in (1, 2)])
+    for view in (full, read(full, registered=places, samples=[], now_ms=NOW + 1)):
+        [chat] = compose(GATEWAY, topology, view, IPS, 3000).clusters
+        assert {e.ip: e.zone for e in chat.endpoints} == {"10.0.0.1": "own", "10.0.0.2": "a", "10.0.0.3": ""}
+
+
 def test_an_emptied_store_changes_nothing() -> None:
     full = read(StoreView(), weights={"chat": {"10.0.0.1:8000": 7}}, registered=[("chat", "10.0.0.2:8000", NOW)])
     assert composed(read(full, now_ms=NOW + 1)) == composed(full)

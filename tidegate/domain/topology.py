@@ -98,7 +98,8 @@ class Cluster:
 class Topology:
     """Every cluster of a configuration file, in file order, and what decides among them.
 
-    `aliases` are pairs of a name that clients send and the model that it stands for, which is no alias itself.
+    `aliases` are pairs of a name that clients send and the model that it stands for, which is no alias itself; `zones`
+    are pairs of a node and the zone of its replicas.
     """
 
     clusters: tuple[Cluster, ...]
@@ -109,6 +110,7 @@ class Topology:
     aliases: tuple[tuple[str, str], ...] = ()
     classes: tuple[RequestClass, ...] = ()
     slos: tuple[Slo, ...] = ()
+    zones: tuple[tuple[str, str], ...] = ()
 
     @property
     def names(self) -> tuple[str, ...]:

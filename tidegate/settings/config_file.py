@@ -122,6 +122,7 @@ def _file_config(section: FileSection) -> FileConfig:
         shadows=tuple(Shadow(model, tuple(parts.items())) for model, parts in section.shadows.items()),
         aliases=tuple((alias, _meant(alias, section.aliases)) for alias in section.aliases),
         slos=tuple(Slo(model, **one.model_dump()) for model, one in section.slos.items()),
+        zones=tuple(section.zones.items()),
     )
     return FileConfig(section.redis.url, section.redis.prefix, _gateway(section.gateway), topology)
 

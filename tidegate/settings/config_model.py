@@ -344,3 +344,4 @@ class FileSection(Section):
     splits: dict[ModelName, SplitEntry] = {}
     slos: dict[ModelName, SloSection] = {}
     shadows: dict[ModelName, dict[Name, Permille]] = {}
+    zones: dict[Name, Name] = {}
