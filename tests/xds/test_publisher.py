@@ -19,7 +19,7 @@ from tidegate.store.ports import ClusterDecision
 from xds_server.cache import SnapshotCache
 from xds_server.compose import Gateway
 from xds_server.metrics import XdsMetrics
-from xds_server.publisher import FIRST_LOOK_MS, Publisher
+from xds_server.publisher import FIRST_LOOK_MS, REFILL_MS, Publisher
 from xds_server.resolver import Resolver
 from xds_server.type_urls import ENDPOINT
 from xds_server.weights import LEAST_INTERVAL_MS, SETTLE_MS
@@ -40,6 +40,7 @@ class World:
 
     now_ms: int = 1_000_000
     gateway: Gateway = GATEWAY
+    endpoints: tuple[Endpoint, ...] = (Endpoint("10.0.0.1:8000"), Endpoint("10.0.0.2:8000"))
     store: MemoryStore = field(init=False)
     cache: SnapshotCache = field(default_factory=SnapshotCache)
     registry: CollectorRegistry = field(default_factory=CollectorRegistry)
@@ -47,10 +48,9 @@ class World:
 
     def __post_init__(self) -> None:
         self.store = MemoryStore(lambda: self.now_ms)
-        endpoints = (Endpoint("10.0.0.1:8000"), Endpoint("10.0.0.2:8000"))
         self.publisher = Publisher(
             gateway=self.gateway,
-            topology=Topology((Cluster("chat", ("phi-3",), endpoints=endpoints),)),
+            topology=Topology((Cluster("chat", ("phi-3",), endpoints=self.endpoints),)),
             store=self.store,
             cache=self.cache,
             metrics=XdsMetrics(self.registry),
@@ -199,6 +199,24 @@ async def test_a_start_without_store_leaves_alone_who_holds_more_than_the_file(w
     world.store.available = True
     await world.publisher.tick()
     assert world.weights() == [1, 1]
+
+
+async def test_a_start_on_an_emptied_store_leaves_envoys_their_replicas_until_agents_had_time_to_say_theirs() -> None:
+    world = World(endpoints=())
+    world.publisher._clients_hold_state = lambda: True
+    for wait_ms in (0, REFILL_MS - 1):
+        world.now_ms += wait_ms
+        await world.publisher.tick()
+        assert world.cache.snapshot is None
+    world.now_ms += 1
+    await world.publisher.tick()
+    assert world.cache.snapshot is not None
+
+
+async def test_a_start_on_an_empty_store_serves_at_once_where_no_envoy_holds_anything() -> None:
+    world = World(endpoints=())
+    await world.publisher.tick()
+    assert world.cache.snapshot is not None
 
 
 async def test_a_setting_is_tuned_live_a_bad_one_is_refused_and_an_emptied_store_takes_none_back(world: World) -> None:
