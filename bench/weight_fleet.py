@@ -2,8 +2,9 @@
 
 `tidegate up` in a weighted cluster with four simulated engines, two of them 1.36 times as fast, which nothing tells.
 Chat requests arrive at 80 % of what the engines finish at saturation; after a minute and a half one FP16 engine falls
-to half its speed. Shares are those of the published weights. Takes three minutes; opt-in, since it wants a machine of
-its own.
+to half its speed. Shares are those of the published weights; a request counts by the second in which it was sent, and
+every one is waited for, so that those who wait longest are not left out. Takes three minutes; opt-in, since it wants a
+machine of its own.
 """
 
 from __future__ import annotations
@@ -44,6 +45,7 @@ SLOW_AT: Final = 90.0
 END: Final = 130.0
 SETTLED: Final = 60.0
 CHARACTERS_OF_TOKEN: Final = 4
+LONGEST_SECONDS: Final = 300.0
 
 ENGINE: Final = """
 import asyncio, signal, sys
@@ -67,7 +69,7 @@ asyncio.run(app.serve(EngineSimSettings(
 
 @dataclass(slots=True)
 class Watched:
-    """Shares by second since the start, and seconds that requests took by the second in which they ended."""
+    """Shares by second since the start, and seconds that requests took by the second in which they were sent."""
 
     shares: list[tuple[float, list[float]]] = field(default_factory=list)
     took: list[tuple[float, float]] = field(default_factory=list)
@@ -119,18 +121,14 @@ async def _watch(
     store = RedisStore(ready["redis"])
     for address in addresses if policy == "pinned" else ():
         await store.set_field(f"weight:{MODEL}", address, "500")
-    tasks = [
-        asyncio.create_task(_send(ready["gateway"], rate, seen, began)),
-        asyncio.create_task(_look(store, addresses, seen, began)),
-    ]
+    look = asyncio.create_task(_look(store, addresses, seen, began))
+    slow_down = asyncio.get_running_loop().call_later(SLOW_AT, os.kill, engines[0].pid, signal.SIGUSR1)
     try:
-        await asyncio.sleep(SLOW_AT)
-        os.kill(engines[0].pid, signal.SIGUSR1)
-        await asyncio.sleep(END - SLOW_AT)
+        await send(ready["gateway"], rate, seen, began, seconds=END)
     finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        slow_down.cancel()
+        look.cancel()
+        await asyncio.gather(look, return_exceptions=True)
         await store.close()
     return seen
 
@@ -143,21 +141,22 @@ async def _look(store: RedisStore, addresses: list[str], seen: Watched, began: f
         await asyncio.sleep(0.25)
 
 
-async def _send(gateway: str, rate: float, seen: Watched, began: float) -> None:
-    """Poisson arrivals that wait for nobody."""
-    chance, tasks = random.Random(3), set()
-    connector = aiohttp.TCPConnector(limit=0)
-    async with aiohttp.ClientSession(connector=connector, timeout=aiohttp.ClientTimeout(total=None)) as session:
-        due = time.monotonic()
-        while True:
-            due += chance.expovariate(rate)
+async def send(gateway: str, rate: float, seen: Watched, began: float, *, seconds: float) -> None:
+    """Poisson arrivals that wait for nobody; return when the last one is answered.
+
+    To end the session earlier would cut the requests that are under way, and count them as failures.
+    """
+    chance, due = random.Random(3), time.monotonic()
+    async with (
+        aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=0), timeout=aiohttp.ClientTimeout(total=LONGEST_SECONDS)
+        ) as session,
+        asyncio.TaskGroup() as asked,
+    ):
+        while (due := due + chance.expovariate(rate)) < began + seconds:
             await asyncio.sleep(max(0.0, due - time.monotonic()))
             request = CHAT.draw(chance)
-            task = asyncio.create_task(
-                _ask(session, gateway, request.prompt_tokens, request.outputs[0].tokens, seen, began)
-            )
-            tasks.add(task)
-            task.add_done_callback(tasks.discard)
+            asked.create_task(_ask(session, gateway, request.prompt_tokens, request.outputs[0].tokens, seen, began))
 
 
 async def _ask(
@@ -170,10 +169,9 @@ async def _ask(
         async with session.post(f"{gateway}{PATH}", json={**body, "ignore_eos": True}) as response:
             await response.read()
             seen.failures += response.status != 200
-    except aiohttp.ClientError:
+    except (aiohttp.ClientError, TimeoutError):
         seen.failures += 1
-    ended = time.monotonic()
-    seen.took.append((ended - began, ended - started))
+    seen.took.append((started - began, time.monotonic() - started))
 
 
 @contextmanager

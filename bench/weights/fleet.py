@@ -113,6 +113,14 @@ class Fleet:
         for replica in self.replicas:
             replica.advance(to)
 
+    def finish(self, at: float) -> None:
+        """Run the engines from that second on, without arrivals, until they have answered everything."""
+        for replica in self.replicas:
+            to = at
+            while replica.engine.running or replica.engine.waiting:
+                to += 1.0
+                replica.advance(to)
+
 
 class RoundRobin:
     """Smooth weighted round robin: exact shares, evenly spread, as Envoy's."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -68,7 +69,7 @@ class Slowdown:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Shares by tick (second, then a share for each replica in order), and every request that ended."""
+    """Shares by tick (second, then a share for each replica in order), and every request, all of which ended."""
 
     shares: list[tuple[float, tuple[float, ...]]]
     done: list[Done]
@@ -78,9 +79,13 @@ class Run:
         """Shares of the ticks from `start` to before `end`."""
         return [shares for at, shares in self.shares if start <= at < end]
 
-    def p99(self, after: float, *, first_token: bool = False) -> float:
-        """Of the requests that ended after that second, in seconds."""
-        found = sorted(d.first_token_seconds if first_token else d.seconds for d in self.done if d.at > after)
+    def p99(self, after: float, before: float = math.inf, *, first_token: bool = False) -> float:
+        """Of the requests that arrived between those seconds, in seconds.
+
+        By arrival, since of what an overloaded replica got, the worst part ends last or has not ended yet.
+        """
+        arrived = (d for d in self.done if after <= d.at - d.seconds < before)
+        found = sorted(d.first_token_seconds if first_token else d.seconds for d in arrived)
         return found[int(0.99 * len(found))]
 
 
@@ -112,5 +117,6 @@ def run(
                 weights = rule.tick(at, seen)
             total = sum(weights.values())
             shares.append((at, tuple(weights[r.address] / total for r in fleet.replicas)))
-    done = [one for replica in fleet.replicas for one in replica.done]
-    return Run(shares, done, [replica.engine.waiting for replica in fleet.replicas])
+    waiting = [replica.engine.waiting for replica in fleet.replicas]
+    fleet.finish(seconds)
+    return Run(shares, [one for replica in fleet.replicas for one in replica.done], waiting)
