@@ -7,6 +7,7 @@ from collections.abc import Set as AbstractSet
 from typing import Any, Final
 
 from envoy.config.cluster.v3 import cluster_pb2
+from envoy.extensions.access_loggers.grpc.v3 import als_pb2
 from envoy.extensions.filters.http.ext_proc.v3 import ext_proc_pb2
 from envoy.extensions.filters.network.http_connection_manager.v3 import http_connection_manager_pb2 as hcm
 
@@ -85,10 +86,20 @@ def _bad_listener(listener: Any, messages: Messages) -> Iterator[str]:
     for manager in _unpacked(listener, hcm.HttpConnectionManager):
         if manager.rds.route_config_name not in messages[ROUTE]:
             yield f"listener {listener.name} uses routes {manager.rds.route_config_name}, which are not there"
+        for logged in manager.access_log:
+            yield from _log_to_nobody(listener.name, logged, messages[CLUSTER])
         for processor in _unpacked_filters(manager, ext_proc_pb2.ExternalProcessor):
             cluster = processor.grpc_service.envoy_grpc.cluster_name
             if cluster not in messages[CLUSTER]:
                 yield f"listener {listener.name} calls ext_proc at {cluster}, which is no cluster"
+
+
+def _log_to_nobody(listener: str, logged: Any, clusters: Mapping[str, Any]) -> Iterator[str]:
+    config = als_pb2.HttpGrpcAccessLogConfig()
+    if logged.typed_config.Unpack(config):
+        cluster = config.common_config.grpc_service.envoy_grpc.cluster_name
+        if cluster not in clusters:
+            yield f"listener {listener} logs to {cluster}, which is no cluster"
 
 
 def _one_place(listeners: Mapping[str, Any]) -> Iterator[str]:
