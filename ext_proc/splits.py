@@ -20,6 +20,7 @@ from tidegate.domain.refusal import Reason, Refusal
 from tidegate.domain.routing import RouteRule
 from tidegate.domain.split import (
     NOTHING,
+    PREFIX,
     Asking,
     Chosen,
     Header,
@@ -50,11 +51,12 @@ class SplitBook:
     def __init__(self, topology: Topology) -> None:
         self._topology = topology
         self._clusters = [cluster.name for cluster in topology.clusters]
-        self._splits: dict[str, ModelSplit] = {}
+        self._splits = in_force(topology, {})
+        self._tuned: Mapping[str, str] = {}
+        self._live: set[str] = set()
         self.chosen: Counter[tuple[str, str]] = Counter()
         self.fallbacks: Counter[tuple[str, str]] = Counter()
         self._down: set[tuple[str, str]] = set()
-        self.apply({})
 
     def __iter__(self) -> Iterator[ModelSplit]:
         return iter(self._splits.values())
@@ -65,18 +67,30 @@ class SplitBook:
 
     def apply(self, tuned: Mapping[str, str]) -> None:
         """Put in force what the controller accepted: `split:{model}` → `stable=990 canary=10`."""
-        self._splits = in_force(self._topology, tuned)
+        if tuned != self._tuned:
+            self._tuned, self._live = tuned, {key for key in tuned if key.startswith(PREFIX)}
+            self._splits = in_force(self._topology, tuned)
 
     async def follow(self, store: SplitStore, nudged: Nudged, tick_seconds: float) -> None:
-        """Read each tick, and at once on a word that something was decided. Raises a StoreError when the store fails.
+        """Read each tick, and at once on a word that something was decided. Raises a StoreError where the store fails.
 
-        A store without any weight was emptied: what is in force stays. Weights come back last, so they are read first.
+        What is in force stays then.
         """
         while True:
-            weights = await store.effective(self._clusters)
-            if any(weights.values()):
-                self.apply((await store.operator_keys((), ())).tuned)
+            tuned = (await store.operator_keys((), ())).tuned
+            if self._live - tuned.keys():
+                tuned = await self._after_a_loss(store, tuned)
+            self.apply(tuned)
             await nudged.within(tick_seconds)
+
+    async def _after_a_loss(self, store: SplitStore, tuned: Mapping[str, str]) -> Mapping[str, str]:
+        """A split that was in force is gone: it was cleared, or the store was emptied and everything stays.
+
+        One without any weight was emptied. Weights come back last, so they are read first.
+        """
+        if any((await store.effective(self._clusters)).values()):
+            return (await store.operator_keys((), ())).tuned
+        return {**self._tuned, **tuned}
 
     def went(self, model: str, chosen: Chosen) -> None:
         """A request meets that version."""

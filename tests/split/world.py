@@ -36,14 +36,29 @@ class Told:
 
 @dataclass
 class World:
-    """`main`, `canary` and `shadow` are addresses of simulated engines; `dead` is one where nobody listens."""
+    """`main`, `canary`, `second` (a canary too) and `shadow` are addresses of simulated engines.
+
+    At `dead` nobody listens.
+    """
 
     up: Up
     engines: Engines
     main: str
     canary: str
+    second: str
     shadow: str
     dead: str
+
+    def start(self, address: str) -> None:
+        """Start an engine."""
+        names = [word for name in (MODEL, SHADOWED, LATER) for word in ("--model", name)]
+        self.engines.start(address, "--record-requests", "--time-scale", "50", *names)
+
+    def retries(self, cluster: str) -> int:
+        """How often Envoy tried another replica of a cluster."""
+        name = f"cluster.{cluster}.upstream_rq_retry"
+        page = httpx.get(f"{self.up.ready['envoy_admin']}/stats", params={"filter": f"^{name}$"}).text
+        return int(page.partition(": ")[2])
 
     def split(self, model: str = MODEL, **shares: object) -> None:
         """HSET tidegate:split:MODEL."""
@@ -134,7 +149,7 @@ class World:
         httpx.post(f"http://{address}/sim/fault", json={"fault": kind}).raise_for_status()
 
 
-def config_of(main: str, canary: str, shadow: str, dead: str) -> dict[str, Any]:
+def config_of(main: str, canary: str, second: str, shadow: str, dead: str) -> dict[str, Any]:
     """Versions of MODEL: stable, canary and one without an engine. SHADOWED has a shadow that lives, and one that is dead."""
 
     def cluster(name: str, *addresses: str, models: list[str] | None = None, **more: Any) -> dict[str, Any]:
@@ -150,7 +165,7 @@ def config_of(main: str, canary: str, shadow: str, dead: str) -> dict[str, Any]:
         "redis": {"url": f"redis://127.0.0.1:{take_free_port()}/0"},
         "clusters": [
             cluster("stable", main, models=[MODEL, LATER]),
-            cluster("canary", dead, canary),
+            cluster("canary", canary, second),
             cluster("empty"),
             cluster("eu", main),
             cluster("gold", main),
@@ -169,12 +184,11 @@ def config_of(main: str, canary: str, shadow: str, dead: str) -> dict[str, Any]:
 
 def start_world(folder: Path, engines: Engines) -> World:
     """Start the engines and the gateway, and wait until every version serves."""
-    main, canary, shadow, dead = (f"127.0.0.1:{take_free_port()}" for _ in range(4))
-    names = [word for name in (MODEL, SHADOWED, LATER) for word in ("--model", name)]
-    for address in (main, canary, shadow):
-        engines.start(address, "--record-requests", "--time-scale", "50", *names)
-    up = start_up(folder, config=config_of(main, canary, shadow, dead))
-    world = World(up, engines, main, canary, shadow, dead)
+    addresses = [f"127.0.0.1:{take_free_port()}" for _ in range(5)]
+    up = start_up(folder, config=config_of(*addresses))
+    world = World(up, engines, *addresses)
+    for address in addresses[:-1]:
+        world.start(address)
     try:
         wait_until(lambda: world.ask(x_tidegate_version="stable").status == 200, what="stable serves")
         wait_until(lambda: world.ask(x_tidegate_version="canary").status == 200, what="canary serves")

@@ -191,8 +191,9 @@ def in_force(topology: Topology, tuned: Mapping[str, str]) -> dict[str, ModelSpl
 
     A text that names what is no longer in the file counts for nothing.
     """
+    known = frozenset(topology.split_models)
     models = {split.model for split in topology.splits}
-    models |= {model for key in tuned if (model := key.removeprefix(PREFIX)) != key and model in topology.split_models}
+    models |= {model for key in tuned if (model := key.removeprefix(PREFIX)) != key and model in known}
     found = ((model, _of_model(topology, model, tuned.get(split_key(model)))) for model in sorted(models))
     return {model: split for model, split in found if split is not None}
 
