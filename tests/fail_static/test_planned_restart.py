@@ -108,7 +108,7 @@ async def test_ext_procs_that_are_restarted_one_by_one_cost_no_request(
         for ip in IPS:
             await until(lambda: _all_asked(gateway, pickers), deadline_seconds=60, what="every ext_proc being asked")
             running[ip].send_signal(signal.SIGTERM)
-            await until(lambda ip=ip: running[ip].poll() is not None, what="the ext_proc ending")  # type: ignore[misc]
+            await until(lambda ip=ip: running[ip].poll() is not None, deadline_seconds=60, what="the ext_proc ending")  # type: ignore[misc]
             assert running[ip].returncode == 0
             await go_on(statuses, 100)
             running[ip] = pickers.start(ip)
