@@ -48,8 +48,9 @@ lab: setup  ## compare policies on generated traffic; ARGS="--load 0.75 --plot l
 soak: setup  ## minutes of random change under traffic, on a real Envoy
 	@$(BIN)/pytest -q -m soak tests/soak $(ARGS)
 
-fuzz: setup  ## a million mutated bodies at the parser, with a progress bar; ARGS="--seed 7"
+fuzz: setup  ## a million mutated bodies at the parser, and connections at HTTP/2, with a progress bar; ARGS="--seed 7"
 	@$(BIN)/python -m tests.fuzz.fuzz_parse --count 1000000 $(ARGS)
+	@$(BIN)/python -m tests.fuzz.fuzz_frames --count 1000000 $(ARGS)
 
 bench: setup  ## measure, print a table, write bench/out/latest.json
 	@$(BIN)/python -m bench $(ARGS)

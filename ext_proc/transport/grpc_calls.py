@@ -48,6 +48,8 @@ _NOT_GRPC: Final = b"\x08\x03415"  # `:status 415`: name 8 of the static table, 
 _TIMEOUT: Final = re.compile(rb"([0-9]{1,8})([HMSmun])")
 _SECONDS: Final = {b"H": 3600.0, b"M": 60.0, b"S": 1.0, b"m": 1e-3, b"u": 1e-6, b"n": 1e-9}
 _MOST_MESSAGE_CHARACTERS: Final = 100
+_MOST_KEPT_ALIVE: Final = 4
+"""Bytes received that an unfinished message may keep alive for each byte of its own."""
 
 
 class Method(Protocol):
@@ -66,11 +68,16 @@ class Method(Protocol):
 class Call:
     """A call's way to its client."""
 
-    __slots__ = ("_began", "_connection", "done", "flush", "method", "reading", "stream")
+    __slots__ = ("_began", "_connection", "_over", "done", "flush", "method", "reading", "stream")
 
-    def __init__(self, connection: Connection, stream: Stream, flush: Callable[[], None]) -> None:
-        """`flush` puts what was sent on the wire; whoever answers outside of `Method.message` calls it."""
-        self._connection, self.stream, self.flush = connection, stream, flush
+    def __init__(
+        self, connection: Connection, stream: Stream, flush: Callable[[], None], over: Callable[[Stream], None]
+    ) -> None:
+        """`flush` puts what was sent on the wire; whoever answers outside of `Method.message` calls it.
+
+        `over` is told of the end, once.
+        """
+        self._connection, self.stream, self.flush, self._over = connection, stream, flush, over
         self._began = self.done = False
         self.method: Method | None = None
         self.reading = _Reading()
@@ -93,6 +100,7 @@ class Call:
         trailers = _OK_TRAILERS if status is StatusCode.OK else _trailers(status, why)
         block = trailers if self._began else _OK_HEADERS + trailers
         self._connection.send_headers(self.stream, block, end=True)
+        self._over(self.stream)
 
 
 class _Reading:
@@ -138,7 +146,7 @@ class Calls:
     def opened(self, stream: Stream) -> None:
         """A call begins."""
         assert self.connection is not None
-        call = stream.call = Call(self.connection, stream, self._flush)
+        call = stream.call = Call(self.connection, stream, self._flush, self._forget)
         request = stream.request
         new = self._methods.get(request.path)
         if not request.fields.get(b"content-type", b"").startswith(b"application/grpc"):
@@ -159,7 +167,7 @@ class Calls:
         reading = call.reading
         if not reading.have and self._whole(call, chunk):
             return
-        reading.chunks.append(chunk)
+        reading.chunks.append(_held(chunk))
         reading.have += len(chunk)
         self._buffered += len(chunk)
         if reading.have >= reading.need:
@@ -199,7 +207,6 @@ class Calls:
             return False
         assert call.method is not None
         call.method.message(chunk[_PREFIX_BYTES:])
-        self._forget_if_done(call)
         return True
 
     def _take_messages(self, call: Call) -> None:
@@ -222,13 +229,12 @@ class Calls:
                 position = begin + length
                 assert call.method is not None
                 call.method.message(view[begin:position])
-        self._keep(reading, view[position:])
-        self._forget_if_done(call)
+        self._keep(reading, view[len(view) if call.done else position :])
 
     def _keep(self, reading: _Reading, rest: memoryview) -> None:
         self._buffered += len(rest) - reading.have
         reading.have = len(rest)
-        reading.chunks = [rest] if len(rest) else []
+        reading.chunks = [_held(rest)] if len(rest) else []
         if len(rest) < _PREFIX_BYTES:
             reading.need = _PREFIX_BYTES
 
@@ -242,7 +248,6 @@ class Calls:
 
     def _end(self, call: Call, status: StatusCode, why: str) -> None:
         call.finish(status, why)
-        self._forget(call.stream)
         if call.method is not None:
             call.method.gone()
 
@@ -260,16 +265,18 @@ class Calls:
             self._end(call, StatusCode.DEADLINE_EXCEEDED, "deadline exceeded")
             call.flush()
 
-    def _forget_if_done(self, call: Call) -> None:
-        if call.done:
-            self._forget(call.stream)
-
     def _forget(self, stream: Stream) -> None:
         if self._deadlines and (cancel := self._deadlines.pop(stream.id, None)) is not None:
             cancel()
         call: Call | None = stream.call
         if call is not None and call.reading.have:
             self._keep(call.reading, memoryview(b""))
+
+
+def _held(chunk: memoryview) -> memoryview | bytes:
+    """What to keep of a chunk: a view of it, or a copy where that would keep alive far more than the chunk."""
+    whole = chunk.obj
+    return bytes(chunk) if isinstance(whole, bytes) and len(whole) > _MOST_KEPT_ALIVE * len(chunk) else chunk
 
 
 def _trailers(status: StatusCode, why: str) -> bytes:

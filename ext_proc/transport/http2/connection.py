@@ -77,6 +77,7 @@ class Connection:
         self._highest = 0
         self._last_accepted = LARGEST_WINDOW
         self._reset_by_us: dict[int, None] = {}
+        self._closing: dict[int, Stream] = {}
         self._window = limits.connection_window_bytes
         self._idle = Bucket(limits.idle_frames, limits.idle_frames_per_second)
         self._resets = Bucket(limits.resets, limits.resets_per_second)
@@ -111,6 +112,7 @@ class Connection:
         """The client is gone: every stream is over."""
         self.closed = True
         streams, self.streams = tuple(self.streams.values()), {}
+        self._closing.clear()
         for stream in streams:
             self.sender.forget(stream)
             self._handler.gone(stream)
@@ -146,8 +148,7 @@ class Connection:
 
     def reset(self, stream: Stream, code: ErrorCode) -> None:
         """End a stream from here. The handler is not told."""
-        if self.streams.pop(stream.id, None) is not None:
-            self.sender.forget(stream)
+        if self._popped(stream.id) is not None:
             self._remember(stream.id)
             self.sender.write(frames.reset(stream.id, code))
 
@@ -170,16 +171,24 @@ class Connection:
     def _answered(self, stream: Stream) -> None:
         """Our END_STREAM is sent, or waits behind data that no window lets out yet."""
         if stream.pending:
-            stream.closes = True
-            return
-        self._finished(stream)
+            self._closing[stream.id] = stream
+        else:
+            self._finished(stream)
 
     def _finished(self, stream: Stream) -> None:
-        if self.streams.pop(stream.id, None) is None:
+        if self._popped(stream.id) is None:
             return
         if not stream.ended_by_peer:  # section 8.1: the answer is whole, the rest of the request is not wanted
             self._remember(stream.id)
             self.sender.write(frames.reset(stream.id, ErrorCode.NO_ERROR))
+
+    def _popped(self, stream_id: int) -> Stream | None:
+        """The stream, if it was open; nothing waits for it any more."""
+        stream = self.streams.pop(stream_id, None)
+        if stream is not None:
+            self._closing.pop(stream_id, None)
+            self.sender.forget(stream)
+        return stream
 
     def _remember(self, stream_id: int) -> None:
         """Frames that the client sent before it heard of our reset are ignored."""
@@ -245,13 +254,12 @@ class Connection:
             raise Http2ConnectionError(ErrorCode.PROTOCOL_ERROR, "the first frame is not SETTINGS")
 
     def _fail(self, fault: Http2StreamError) -> None:
-        stream = self.streams.pop(fault.stream_id, None)
-        self._costs(1.0)
+        stream = self._popped(fault.stream_id)
         self._remember(fault.stream_id)
         self.sender.write(frames.reset(fault.stream_id, fault.code))
         if stream is not None:
-            self.sender.forget(stream)
             self._handler.gone(stream)
+        self._costs(1.0)
 
     def _costs(self, cost: float) -> None:
         if not self._idle.take(self._now, cost):
@@ -259,13 +267,16 @@ class Connection:
 
     # DATA (6.1)
 
-    def _begin_data(self, stream_id: int, flags: int, length: int) -> None:
-        """A DATA frame starts. One for a stream that is not open is read and dropped; its bytes count (section 5.2)."""
+    def _begin_data(self, stream_id: int, flags: int, length: int, padding: int = 0) -> None:
+        """A DATA frame starts, `padding` of whose bytes are no content.
+
+        One for a stream that is not open is read and dropped; its bytes count (section 5.2).
+        """
         self._take_window(length)
         stream = self._receiving(stream_id)
         if stream is not None:
             try:
-                self._admit_data(stream, flags, length)
+                self._admit_data(stream, flags, length, padding)
             except Http2StreamError as exc:
                 self._fail(exc)
                 stream = None
@@ -282,10 +293,10 @@ class Connection:
             self._fail(Http2StreamError(stream_id, ErrorCode.STREAM_CLOSED, "DATA on a closed stream"))
         return None
 
-    def _admit_data(self, stream: Stream, flags: int, length: int) -> None:
+    def _admit_data(self, stream: Stream, flags: int, length: int, padding: int) -> None:
         """Bounds of the stream: its window, and the length that its header section announced (8.1.1)."""
         stream.window -= length
-        stream.received += length
+        stream.received += length - padding
         if stream.window < 0:
             raise Http2StreamError(stream.id, ErrorCode.FLOW_CONTROL_ERROR, "more data than the window")
         announced = stream.announced
@@ -317,16 +328,12 @@ class Connection:
             stream.window = self._limits.stream_window_bytes
 
     def _padded_data(self, stream_id: int, flags: int, payload: memoryview) -> None:
-        self._begin_data(stream_id, flags, len(payload))
+        body = _unpadded(payload, flags)
+        self._begin_data(stream_id, flags, len(payload), len(payload) - len(body))
         assert self._data is not None
         data, self._data = self._data, None
-        body = _unpadded(payload, flags)
         if data.stream is None:
             return
-        if announced := data.stream.announced:  # padding is no content
-            data.stream.received -= len(payload) - len(body)
-            if data.end and data.stream.received < announced:
-                raise Http2StreamError(stream_id, ErrorCode.PROTOCOL_ERROR, "content-length is another")
         if len(body):
             self._handler.data(data.stream, body)
         if stream_id in self.streams:
@@ -432,9 +439,8 @@ class Connection:
         self._must_not_be_idle(stream_id, "RST_STREAM")
         if not self._resets.take(self._now):
             raise Http2ConnectionError(ErrorCode.ENHANCE_YOUR_CALM, "too many streams reset")
-        stream = self.streams.pop(stream_id, None)
+        stream = self._popped(stream_id)
         if stream is not None:
-            self.sender.forget(stream)
             self._handler.gone(stream)
 
     def _on_settings(self, stream_id: int, flags: int, payload: memoryview) -> None:
@@ -506,8 +512,9 @@ class Connection:
 
     def _close_sent(self) -> None:
         """Streams whose last frame left now that windows opened."""
-        for stream in [s for s in self.streams.values() if s.closes and not s.pending]:
-            self._finished(stream)
+        if self._closing:
+            for stream in [one for one in self._closing.values() if not one.pending]:
+                self._finished(stream)
 
     def _must_not_be_idle(self, stream_id: int, name: str) -> None:
         if not stream_id & 1 or stream_id > self._highest:

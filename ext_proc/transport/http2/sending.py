@@ -85,6 +85,8 @@ class Sender:
             raise Http2ConnectionError(ErrorCode.FLOW_CONTROL_ERROR, "connection window over 2^31-1")
         self._window += increment
         for blocked in tuple(self._blocked.values()):
+            if self._window <= 0:
+                break
             self._flush(blocked)
 
     def resized(self, first_window: int, streams: dict[int, Stream]) -> None:

@@ -13,15 +13,11 @@ from ext_proc.transport.http2.headers import RequestHeaders
 
 
 class Stream:
-    """An open or half-closed stream; a closed one is forgotten. `call` belongs to the connection's handler.
-
-    `closes`: its last frame stands in `pending`, for which the client's windows have no room yet.
-    """
+    """An open or half-closed stream; a closed one is forgotten. `call` belongs to the connection's handler."""
 
     __slots__ = (
         "announced",
         "call",
-        "closes",
         "ended_by_peer",
         "id",
         "pending",
@@ -34,7 +30,7 @@ class Stream:
     def __init__(self, stream_id: int, request: RequestHeaders, send_window: int, window: int) -> None:
         self.id, self.request = stream_id, request
         self.call: Any = None
-        self.ended_by_peer = self.closes = False
+        self.ended_by_peer = False
         self.announced = request.content_length
         self.received = 0
         self.window = window

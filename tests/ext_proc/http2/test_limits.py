@@ -50,6 +50,13 @@ def test_window_updates_one_byte_at_a_time_are_a_flood() -> None:
     assert client.goaway() is CALM
 
 
+def test_a_stream_whose_fault_is_one_too_many_is_told_as_well() -> None:
+    client = Client(Limits(idle_frames=10, idle_frames_per_second=0.0))
+    client.say(headers(1), FLOODS["ping"] * 8, frame(WINDOW_UPDATE, 0, 1, U32.pack(0)))
+    assert client.goaway() is CALM
+    assert client.seen.names() == ["opened", "gone"]
+
+
 def test_a_flood_that_is_spread_over_time_is_none() -> None:
     client = Client()
     for second in range(60):

@@ -327,6 +327,12 @@ def test_padding_is_no_content_and_counts_for_the_windows() -> None:
     assert updates == {1: 51}
 
 
+def test_padding_is_no_part_of_the_content_length() -> None:
+    client = Client()
+    client.say(headers(1, (*REQUEST, ("content-length", "4"))), frame(DATA, PADDED | END_STREAM, 1, b"\x03abcd\0\0\0"))
+    assert (client.seen.body(), client.seen.names()[-1]) == (b"abcd", "ended")
+
+
 def test_both_windows_are_filled_up_at_half() -> None:
     client = Client(Limits(stream_window_bytes=70_000, connection_window_bytes=100_000))
     client.say(headers(), data(1, b"x" * 34_000))

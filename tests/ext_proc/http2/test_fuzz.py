@@ -1,0 +1,11 @@
+"""A small part of what `make fuzz` tries."""
+
+from __future__ import annotations
+
+from tests.fuzz.fuzz_frames import run
+
+
+def test_whatever_comes_the_connection_ends_well() -> None:
+    ends, failures = run(700, seed=5)
+    assert failures == []
+    assert {"open", "PROTOCOL_ERROR", "COMPRESSION_ERROR", "FRAME_SIZE_ERROR"} <= ends.keys()
