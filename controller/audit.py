@@ -58,6 +58,8 @@ def _refusals(before: State, after: State) -> Iterator[dict[str, str]]:
 def _states(before: State, after: State) -> Iterator[dict[str, str]]:
     for cluster, replicas in after.explained.items():
         known = before.explained.get(cluster, {})
+        if known is replicas:  # not decided on in between
+            continue
         for address, why in replicas.items():
             was, now = _state(known.get(address)), _state(why)
             if was != now:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -23,6 +23,8 @@ from tidegate.store.ports import ClusterDecision, RawOperatorKeys
 class World:
     """What the store said at `now_ms` (Unix milliseconds).
 
+    `looked` are the clusters to decide on, whose samples are of this look; None: all.
+
     `entropies` (0…1) are the request-class mixes by cluster and address, where pickers tell them; `latencies` (ms) are
     the p99 as Envoy saw them, for replicas whose engines tell none. `strays` are operators' keys that are for nobody,
     and why, as found a while ago.
@@ -32,6 +34,7 @@ class World:
     keys: RawOperatorKeys
     samples: Sequence[EndpointSample]
     membership: Membership
+    looked: Collection[str] | None = None
     entropies: Mapping[tuple[str, str], float] = field(default_factory=dict)
     latencies: Mapping[tuple[str, str], float] = field(default_factory=dict)
     strays: Mapping[str, str] = field(default_factory=dict)
@@ -40,7 +43,7 @@ class World:
 def decide_all(
     topology: Topology, world: World, before: State, *, sample_ttl_ms: int, rules: Rules
 ) -> tuple[State, list[ClusterDecision]]:
-    """The state after this look, and a decision for every cluster of the topology."""
+    """The state after this look, and a decision for every cluster that was looked at."""
     members = roster(topology, world.membership)
     intent = read_orders(
         world.keys.weights, world.keys.drains, members, before.intent, world.keys.broken, now_ms=world.now_ms
@@ -53,6 +56,8 @@ def decide_all(
     samples = {(s.cluster, s.address): s for s in world.samples}
     decisions, memories = [], {}
     for cluster in topology.clusters:
+        if world.looked is not None and cluster.name not in world.looked:
+            continue
         replicas = [_replica(cluster, address, samples, intent, before, world) for address in members[cluster.name]]
         decided = decide(
             replicas,
@@ -64,7 +69,8 @@ def decide_all(
         memories[cluster.name] = {one.address: one.memory for one in decided}
         decisions.append(_published(cluster.name, decided, intent))
     tuned = {**flat(tunes), **splits.in_force}
-    return State(intent, {d.cluster: d.explain or {} for d in decisions}, tuned, memories), decisions
+    explained = {**before.explained, **{d.cluster: d.explain or {} for d in decisions}}
+    return State(intent, explained, tuned, {**before.memories, **memories}), decisions
 
 
 def rules_of(cluster: str, tunes: Tunes, base: Rules) -> Rules:

@@ -14,23 +14,26 @@ from typing import Any, Final
 import structlog
 from prometheus_client import CollectorRegistry
 
-from controller.audit import OPERATOR, changes, explained_alike, figures_alike, unsaid
+from controller.audit import CONTROLLER, OPERATOR, changes, explained_alike, figures_alike, unsaid
 from controller.decide import World, decide_all
 from controller.instruments import Instruments
 from controller.latencies import latencies
 from controller.mixes import entropies
 from controller.orders import joined
+from controller.roster import roster
 from controller.state import State, restored
+from controller.turns import Turns
 from tidegate.domain.errors import NotLeading, StoreError, StoreRefused
 from tidegate.domain.lease import Lease
 from tidegate.domain.membership import Membership
 from tidegate.domain.operators import FieldChange
+from tidegate.domain.sample import EndpointSample
 from tidegate.domain.strays import strays
 from tidegate.domain.topology import Topology
 from tidegate.domain.weights import Rules
 from tidegate.runtime import backoff_seconds, now_ms
 from tidegate.store.clock import StoreClock
-from tidegate.store.ports import ClusterDecision, RawOperatorKeys, Store
+from tidegate.store.ports import ClusterDecision, Event, RawOperatorKeys, Store
 from tidegate.store.schema import TUNED
 
 BEAT_EVERY_MS: Final = 1_000
@@ -81,9 +84,9 @@ async def run(
     keepers = [
         asyncio.create_task(own.run(), name="clock"),
         asyncio.create_task(controller.keep_lead(), name="lease"),
-        asyncio.create_task(_look_for_strays(controller)),
-        asyncio.create_task(_look_at_mixes(controller)),
-        asyncio.create_task(_look_at_outcomes(controller)),
+        asyncio.create_task(_every(STRAYS_EVERY_SECONDS, controller.look_for_strays)),
+        asyncio.create_task(_every(MIXES_EVERY_SECONDS, controller.look_at_mixes)),
+        asyncio.create_task(_every(OUTCOMES_EVERY_SECONDS, controller.look_at_outcomes)),
     ]
     try:
         await _loop(controller, instruments, tick_ms / 1000)
@@ -122,6 +125,8 @@ class Controller:
     _renew_at: float = 0.0
     _continued: bool = False
     _stood_by_at: float | None = None
+    _news: Event | None = None
+    _turns: Turns = field(default_factory=Turns)
     _followed: Lease | None = None
 
     @property
@@ -188,7 +193,7 @@ class Controller:
             if self._lease is None:
                 return False
             self._continued = False
-            log.info("this controller leads", instance=self.instance, token=self._lease.token)
+            self._say_that_it_leads(self._lease)
         elif now >= self._renew_at:
             await self.store.keep_lead(self._lease, ttl_ms=LEASE_MS)
         else:
@@ -202,6 +207,15 @@ class Controller:
         if self._state is not None and published not in ({}, self._state.weights()):
             self._state = None
         self._continued = True
+
+    def _say_that_it_leads(self, lease: Lease) -> None:
+        log.info("this controller leads", instance=self.instance, token=lease.token)
+        if self._stood_by_at is not None:
+            before = self._followed.instance if self._followed else ""
+            why = "the lease before it has ended"
+            said = {"who": CONTROLLER, "what": "leader", "before": before, "after": self.instance, "why": why}
+            self._news = Event(at_ms=self.clock(), **said)
+        self._stood_by_at = self._followed = None
 
     def _say_leader(self, leader: Lease | None) -> None:
         if leader is not None and leader != self._followed:
@@ -228,7 +242,9 @@ class Controller:
         if self._state is None or self._world is None or self._lease is None:
             return 0
         keys = await self.store.operator_keys(self._names, self.topology.split_models)
-        return 0 if keys == self._world.keys else await self._decide(self._state, replace(self._world, keys=keys))
+        if keys == self._world.keys:
+            return 0
+        return await self._decide(self._state, replace(self._world, keys=keys, looked=None))
 
     @property
     def _names(self) -> list[str]:
@@ -238,7 +254,7 @@ class Controller:
         published = await self.store.effective(self._names)
         emptied = not any(published.values()) and self._state is not None and any(before.explained.values())
         if emptied and self._world is not None:
-            world = replace(world, keys=joined(self._world.keys, world.keys))
+            world = replace(world, keys=joined(self._world.keys, world.keys), looked=None)
             await self.store.restore(world.keys, world.membership.heard_ms, lease=self._in_force())
             log.warning("Redis was emptied; members and operators' keys were written back")
         after, decisions = decide_all(
@@ -254,19 +270,36 @@ class Controller:
     async def _look(self, names: Sequence[str]) -> World:
         """Keys are read before what was published: keys that are missing by accident show there."""
         keys = await self.store.operator_keys(names, self.topology.split_models)
-        samples = await self.store.samples()
         (registered, departed), now_ms = await self.store.roll(), self.clock()
         known = self._world.membership if self._world is not None else Membership()
         membership = known.after(registered, now_ms, departed)
+        looked = self._looked(keys, membership)
         return World(
             now_ms=now_ms,
             keys=keys,
-            samples=samples,
+            samples=await self._samples(looked),
+            looked=looked,
             membership=membership,
             entropies=self._entropies,
             latencies=self._latencies,
             strays=self._strays,
         )
+
+    def _looked(self, keys: RawOperatorKeys, membership: Membership) -> set[str] | None:
+        """The clusters whose turn it is; all (None) as it begins to lead, and when orders or members change."""
+        before = self._world
+        if self._state is None or before is None or not self.leads:
+            return None
+        if before.keys != keys or before.membership.members != membership.members:
+            return None
+        return self._turns.take({name: len(one) for name, one in roster(self.topology, membership).items()})
+
+    async def _samples(self, looked: set[str] | None) -> list[EndpointSample]:
+        """Of the clusters that are looked at; of the others, what was known."""
+        if looked is None or self._world is None:
+            return await self.store.samples()
+        known = [sample for sample in self._world.samples if sample.cluster not in looked]
+        return known if not looked else known + await self.store.samples(looked)
 
     async def look_at_mixes(self) -> None:
         """What pickers tell of each replica's requests; it counts from the next tick on. Raises StoreError."""
@@ -300,12 +333,13 @@ class Controller:
         at_ms = self.clock()
         parts = (self._due(decision, published, before, after, at_ms) for decision in decisions)
         due = [part for part in parts if part is not None]
-        events = changes(before, after, at_ms)
+        events = [*([self._news] if self._news else []), *changes(before, after, at_ms)]
         if any(event.who == OPERATOR for event in events):
             events = unsaid(events, await self.store.events(EVENTS_SEARCHED))
         rejected = after.intent.rejected
         if due or events or rejected != await self.store.rejected():
             await self.store.write_decisions(due, rejected, events, lease=self._in_force())
+            self._news = None
         if events or ordered:
             await self.store.nudge()
         for decision in due:
@@ -361,28 +395,12 @@ class Controller:
             self._beat_at_ms = at_ms
 
 
-async def _look_for_strays(controller: Controller) -> None:
-    """Beside the ticks, and rarely: it reads the name of every key in Redis."""
+async def _every(seconds: float, look: Callable[[], Awaitable[None]]) -> None:
+    """Look beside the ticks, until cancelled."""
     while True:
         with contextlib.suppress(StoreError):  # the loop says so
-            await controller.look_for_strays()
-        await asyncio.sleep(STRAYS_EVERY_SECONDS)
-
-
-async def _look_at_mixes(controller: Controller) -> None:
-    """Beside the ticks, as often as pickers tell them."""
-    while True:
-        with contextlib.suppress(StoreError):  # the loop says so
-            await controller.look_at_mixes()
-        await asyncio.sleep(MIXES_EVERY_SECONDS)
-
-
-async def _look_at_outcomes(controller: Controller) -> None:
-    """Beside the ticks: figures of a minute move slowly."""
-    while True:
-        with contextlib.suppress(StoreError):  # the loop says so
-            await controller.look_at_outcomes()
-        await asyncio.sleep(OUTCOMES_EVERY_SECONDS)
+            await look()
+        await asyncio.sleep(seconds)
 
 
 async def _loop(controller: Controller, instruments: Instruments, tick_seconds: float) -> None:

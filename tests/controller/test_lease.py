@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 import subprocess
@@ -10,11 +11,12 @@ import sys
 import time
 
 import pytest
+import redis.asyncio as aioredis
 
 from controller.loop import Controller
 from tests.conftest import until
 from tests.controller.world import TOPOLOGY, A, B, Clock, tick
-from tidegate.domain.errors import NotLeading
+from tidegate.domain.errors import NotLeading, StoreRefused
 from tidegate.domain.lease import Lease, read_lease
 from tidegate.store.memory import MemoryStore
 from tidegate.store.ports import ClusterDecision
@@ -112,6 +114,19 @@ async def test_a_leader_that_was_paused_finds_out_as_it_writes(clock):
     assert (await store.effective(["phi-3"]))["phi-3"][A] == 7
 
 
+async def test_the_log_tells_when_another_leads_and_not_that_the_only_one_began(clock):
+    store = MemoryStore(clock)
+    first, second = (Controller(store, TOPOLOGY, clock=clock, instance=name) for name in ("a", "b"))
+    for one in (first, second):
+        await one.tick()
+    assert [e for e in await store.events(100) if e.what == "leader"] == []
+    clock.at_ms += 60_000
+    for _ in range(2):
+        await second.tick()
+    told = [(e.who, e.before, e.after) for e in await store.events(100) if e.what == "leader"]
+    assert told == [("controller", "a", "b")]
+
+
 async def test_an_end_on_purpose_hands_the_lead_over_at_once(clock):
     store = MemoryStore(clock)
     first, second = (Controller(store, TOPOLOGY, clock=clock, instance=name) for name in ("a", "b"))
@@ -119,6 +134,28 @@ async def test_an_end_on_purpose_hands_the_lead_over_at_once(clock):
     await first.resign()
     await second.tick()
     assert second.leads
+
+
+@pytest.mark.parametrize(
+    "typed",
+    [("SET", "me"), ("SET", "99999999999999 ghost"), ("SET", "5 ghost", "EX", "3600"), ("RPUSH", "x")],
+    ids=["no-lease", "without-end", "with-a-late-end", "wrong-type"],
+)
+async def test_what_a_hand_wrote_as_the_leader_ends_when_a_lease_would(own_redis, shared, typed):
+    controller = Controller(shared, TOPOLOGY, instance="a")
+    await controller.tick()
+    async with aioredis.Redis.from_url(own_redis.url) as hand:
+        await hand.delete("tidegate:leader")
+        await hand.execute_command(typed[0], "tidegate:leader", *typed[1:])
+
+    async def leads():
+        with contextlib.suppress(StoreRefused):  # the loop says so, and tries again
+            controller._renew_at = 0.0
+            await controller.tick()
+        return controller.leads
+
+    await until(leads, deadline_seconds=30)
+    assert (await shared.leader()).instance == "a"
 
 
 # --- processes ----------------------------------------------------------------------------------------------

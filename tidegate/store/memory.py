@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from tidegate.domain.errors import NotLeading, StoreUnavailable
@@ -68,11 +68,12 @@ class MemoryStore:
         elif reader.qsize() == TICKS_KEPT:
             reader.put_nowait(None)
 
-    async def samples(self) -> list[EndpointSample]:
+    async def samples(self, clusters: Collection[str] | None = None) -> list[EndpointSample]:
         """Every endpoint of the index whose sample has not expired."""
         now = self._now()
         kept = [(place, sample) for place, (sample, expires) in self._samples.items() if expires > now]
-        return [sample for place, sample in kept if self._gone.get(place, -1) < sample.sampled_at_ms]
+        here = [sample for place, sample in kept if self._gone.get(place, -1) < sample.sampled_at_ms]
+        return [sample for sample in here if clusters is None or sample.cluster in clusters]
 
     async def registered(self) -> list[tuple[str, str, int]]:
         """(cluster, address, sampled_at_ms) of the index, oldest first, also of expired samples."""

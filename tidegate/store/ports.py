@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -73,8 +73,8 @@ class SampleSink(Protocol):
 class SampleSource(Protocol):
     """Controller, ext_proc and status read samples here."""
 
-    async def samples(self) -> list[EndpointSample]:
-        """Every endpoint of the index that still has a sample."""
+    async def samples(self, clusters: Collection[str] | None = None) -> list[EndpointSample]:
+        """Every endpoint of the index, or of those clusters alone, that still has a sample."""
 
     async def registered(self) -> list[tuple[str, str, int]]:
         """The index: (cluster, address, sampled_at_ms), also of endpoints whose sample has expired."""

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from typing import Any, Final
+
+import structlog
 
 from tidegate.domain.errors import NotLeading
 from tidegate.domain.lease import Lease, read_lease
@@ -23,6 +25,10 @@ from tidegate.store.outcomes import cluster_field, decode_report, encode_report,
 from tidegate.store.picks import PickBatch, decode_picks, encode_picks
 from tidegate.store.ports import ClusterDecision, Event, Mix, RawOperatorKeys
 from tidegate.store.redis_connection import RedisConnection, raise_wrong_type
+
+NO_END: Final = -1  # PTTL's word for a key without expiry
+
+log = structlog.get_logger("tidegate.store")
 
 
 def wall_clock_ms() -> int:
@@ -63,9 +69,10 @@ class RedisStore(RedisConnection):
         else:
             await self._write(written)
 
-    async def samples(self) -> list[EndpointSample]:
+    async def samples(self, clusters: Collection[str] | None = None) -> list[EndpointSample]:
         """Every endpoint of the index that still has a sample; a hash that is not a sample is left out."""
-        found = [(cluster, address) for cluster, address, _ in await self.registered()]
+        index = await self.registered()
+        found = [(cluster, address) for cluster, address, _ in index if clusters is None or cluster in clusters]
         replies = await self._hashes([self._keys.endpoint(*one) for one in found])
         decoded = (schema.decode_endpoint(*one, _hash(reply)) for one, reply in zip(found, replies, strict=True))
         return [sample for sample in decoded if sample is not None]
@@ -228,10 +235,20 @@ class RedisStore(RedisConnection):
         return [schema.decode_event(said) for _, said in entries if said], text(entries[-1][0]) if entries else mark
 
     async def take_lead(self, instance: str, *, ttl_ms: int) -> Lease | None:
-        """SET NX with the server's time in milliseconds as token."""
+        """SET NX with the server's time in milliseconds as token; what a hand wrote there gets an end."""
         lease = Lease(instance, int(await self.time_ms()))
         [taken] = await self._write([("SET", self._keys.leader, lease.text, "NX", "PX", ttl_ms)])
-        return lease if taken else None
+        if taken:
+            return lease
+        await self._end_lead(ttl_ms)
+        return None
+
+    async def _end_lead(self, ttl_ms: int) -> None:
+        """PEXPIRE on a key `leader` that has no end, or one further away than any lease's: else nobody ever led."""
+        [left] = await self._read([("PTTL", self._keys.leader)])
+        if left == NO_END or left > ttl_ms:
+            log.warning("no controller wrote this key; it ends when a lease would", key=self._keys.leader, ms=ttl_ms)
+            await self._write([("PEXPIRE", self._keys.leader, ttl_ms)])
 
     async def keep_lead(self, lease: Lease, *, ttl_ms: int) -> None:
         """PEXPIRE under the lease."""

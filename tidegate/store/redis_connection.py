@@ -131,7 +131,7 @@ class RedisConnection:
         """None where the key changed in between: it may have expired, or another process of ours extended it."""
         async with self._client.pipeline(transaction=True) as pipeline:
             await pipeline.watch(self._leader_key)
-            if await pipeline.execute_command("GET", self._leader_key) != lease.text.encode():
+            if await _text_of(pipeline, self._leader_key) != lease.text.encode():
                 raise NotLeading("another controller leads")
             pipeline.multi()
             for command in commands:
@@ -256,6 +256,17 @@ async def _reply_of(connection: Any) -> Any:
         return await connection.read_response()
     except ResponseError as exc:
         return exc
+
+
+async def _text_of(pipeline: Any, key: str) -> bytes | None:
+    """The text at a key; None where there is none, or something else."""
+    try:
+        held: bytes | None = await pipeline.execute_command("GET", key)
+    except ResponseError as exc:
+        if _is_wrong_type(exc):
+            return None
+        raise
+    return held
 
 
 def _is_wrong_type(reply: Any) -> bool:
