@@ -127,6 +127,13 @@ def test_no_cluster_is_pushed_twice_within_the_pace_and_none_is_forgotten(
     assert served == wanted
 
 
+@pytest.mark.parametrize(("before", "after"), [(100, 0), (0, 100)], ids=["a drain", "its end"])
+def test_a_replica_that_stops_or_starts_serving_beside_others_never_waits(before: int, after: int) -> None:
+    one, served = pace(100, before)
+    wanted = other(100, after)
+    assert one.due(served, wanted, 1) == (wanted, None)
+
+
 def test_a_replica_that_comes_never_waits() -> None:
     one, served = pace(100)
     wanted = world((endpoint(1, 100), endpoint(2, 1)), (endpoint(9, 1),))
