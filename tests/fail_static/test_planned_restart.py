@@ -103,7 +103,7 @@ async def test_ext_procs_that_are_restarted_one_by_one_cost_no_request(
 ) -> None:
     [engine] = await engines(0)  # the one that is there
     await gateway.serve(cluster("chat", endpoint(engine, 1), lb=LbPolicy.PICK))
-    await until(lambda: _answered(gateway), deadline_seconds=60, what="an ext_proc answering")
+    await until(lambda: _answered(gateway), deadline_seconds=90, what="an ext_proc answering")
     async with asked(f"http://127.0.0.1:{gateway.port}/v1/chat/completions", BODY) as (statuses, _):
         for ip in IPS:
             await until(lambda: _all_asked(gateway, pickers), deadline_seconds=60, what="every ext_proc being asked")
