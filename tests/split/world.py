@@ -103,18 +103,38 @@ class World:
         return asyncio.run(self._ask_all(list(askers), model))
 
     def sides(self, users: Iterable[str], **headers: str) -> list[str]:
-        """The cluster that answers each user. Who gets 503 asks again: a busy machine may keep engines from the agent."""
-        asked, sides = list(users), dict[int, str]()
+        """The cluster that answers each user, while every version that has an engine serves.
+
+        A busy machine may keep an engine from the agent for a moment: then its users are sent elsewhere, as they
+        should be, and everybody is asked again.
+        """
+        asked, found = [(user, headers) for user in users], list[str]()
+
+        def undisturbed() -> bool:
+            before = self._lost()
+            found[:] = [one.cluster for one in self.answers(asked)]
+            return self._lost() == before
+
+        wait_until(undisturbed, deadline_seconds=60, what="versions that serve all the while")
+        return found
+
+    def _lost(self) -> list[float]:
+        name = "tidegate_ext_proc_split_fallbacks_total"
+        return [self.metric(name, model=MODEL, version=version) for version in ("stable", "canary")]
+
+    def answers(self, askers: Iterable[tuple[str | None, Mapping[str, str]]], model: str = MODEL) -> list[Told]:
+        """`ask_all`, asking those again who get 503 because no replica of theirs is seen to serve."""
+        asked, found = list(askers), dict[int, Told]()
 
         def all_answered() -> bool:
-            left = [number for number in range(len(asked)) if number not in sides]
-            told = dict(zip(left, self.ask_all([(asked[number], headers) for number in left]), strict=True))
+            left = [number for number in range(len(asked)) if number not in found]
+            told = dict(zip(left, self.ask_all([asked[number] for number in left], model), strict=True))
             assert {one.status for one in told.values()} <= {200, 503}, Counter(one.status for one in told.values())
-            sides.update((number, one.cluster) for number, one in told.items() if one.status == 200)
-            return len(sides) == len(asked)
+            found.update((number, one) for number, one in told.items() if one.status == 200)
+            return len(found) == len(asked)
 
-        wait_until(all_answered, what="an answer for every user")
-        return [sides[number] for number in range(len(asked))]
+        wait_until(all_answered, deadline_seconds=60, what="an answer for everybody")
+        return [found[number] for number in range(len(asked))]
 
     async def _ask_all(self, askers: list[tuple[str | None, Mapping[str, str]]], model: str) -> list[Told]:
         gate = asyncio.Semaphore(AT_ONCE)
