@@ -33,7 +33,7 @@ def free_port() -> Callable[[], int]:
     return take_free_port
 
 
-def wait_until(condition: Callable[[], object], *, deadline_seconds: float = 15.0, what: str = "condition") -> None:
+def wait_until(condition: Callable[[], object], *, deadline_seconds: float = 60.0, what: str = "condition") -> None:
     """Block until `condition()` is true; AssertionError after the deadline. Exceptions of OSError count as false."""
     end = time.monotonic() + deadline_seconds
     while True:
@@ -49,7 +49,7 @@ def wait_until(condition: Callable[[], object], *, deadline_seconds: float = 15.
 async def until(
     condition: Callable[[], object | Awaitable[object]],
     *,
-    deadline_seconds: float = 15.0,
+    deadline_seconds: float = 60.0,
     what: str = "condition",
 ) -> None:
     """Like wait_until, for coroutines: the loop runs on."""
