@@ -13,6 +13,7 @@ import structlog
 from prometheus_client import CollectorRegistry
 
 from ext_proc.decide import Decider
+from ext_proc.faults import FaultBook
 from ext_proc.feed import SERVICE, SHARED, FleetFeed
 from ext_proc.flow.gates import Gates
 from ext_proc.flow.metrics import QueueMetrics
@@ -142,6 +143,7 @@ async def serve_on(
     service.spawn("mix", lambda: mix.tell(store, instance_name()))
     service.spawn("splits", lambda: splits.follow(store, nudged, settings.tick_ms / 1000))
     service.spawn("splits nudges", nudged.listen)
+    service.spawn("faults", lambda: FaultBook(file.topology, fleet, clock).follow(store))
     log.info("ext_proc serves", **info)
     if worker is not None:
         say_ready(info)

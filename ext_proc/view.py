@@ -72,6 +72,7 @@ class ClusterView:
         self._ttl_ms, self._tell = sample_ttl_ms, told
         self._in_file = {endpoint.address: endpoint.priority for endpoint in cluster.endpoints}
         self._replicas: dict[str, Replica] = {}
+        self._aside: frozenset[str] = frozenset()
         self._told = False
         self._listing: dict[str, set[str]] = {}
         for address in sorted(self._in_file):
@@ -130,6 +131,16 @@ class ClusterView:
             if weight != one.weight:
                 self._put(replace(one, weight=weight))
 
+    def set_aside(self, addresses: frozenset[str]) -> None:
+        """From the next pick on these get nothing new, whatever their weight, and all others do again."""
+        changed, self._aside = addresses ^ self._aside, addresses
+        for address in changed & self._replicas.keys():
+            self._put(self._replicas[address])
+
+    def open(self, now_ms: int) -> int:
+        """How many replicas may be sent to, were none of them aside."""
+        return sum(not one.closed(now_ms, self._ttl_ms) for one in self._replicas.values())
+
     def registered(self, addresses: frozenset[str], now_ms: int) -> None:
         """The members that registered: a replica that is none, nor in the file, nor fresh, is gone."""
         self._told = True
@@ -178,7 +189,7 @@ class ClusterView:
     def _put(self, one: Replica) -> None:
         self._replicas[one.address] = one
         self.picker.joined(one.address, one.destination, one.priority)
-        self.picker.weighed(one.address, one.weight)
+        self.picker.weighed(one.address, 0 if one.address in self._aside else one.weight)
 
     def _drop(self, address: str) -> None:
         del self._replicas[address]
