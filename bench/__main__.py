@@ -21,6 +21,8 @@ from bench import (
     ext_proc_cpu,
     fallback,
     leader_takeover,
+    outcomes_cost,
+    outcomes_truth,
     page_parse,
     parse_cost,
     pick_cost,
@@ -67,6 +69,11 @@ APART: dict[str, tuple[str, Callable[[float], list[dict[str, Any]]]]] = {
     "picks-shared": (
         "two ext_procs that tell one another their dispatches",
         lambda seconds: picks_shared.measure(2 * seconds),
+    ),
+    "outcomes": ("the access log at 2,000 requests/s", lambda seconds: outcomes_cost.measure(2 * seconds)),
+    "outcomes-truth": (
+        "what Envoy tells against a client's own figures",
+        lambda seconds: outcomes_truth.measure(8 * seconds),
     ),
     "fallback": ("ext_proc dies under traffic", lambda seconds: fallback.measure(round(3 * seconds))),
     "overload": (

@@ -50,11 +50,11 @@ def test_a_log_is_written_at_a_requests_end_alone_and_is_bounded() -> None:
     assert not manager.access_log_options.HasField("access_log_flush_interval")
 
 
-def test_the_cluster_has_health_checks_and_no_panic() -> None:
+def test_no_host_of_the_cluster_is_ever_set_aside() -> None:
+    """A batch that finds no host is tried anew at every request."""
     cluster = build(TELLS)[CLUSTER][OUTCOMES_CLUSTER]
-    assert cluster.health_checks[0].HasField("grpc_health_check")
-    assert cluster.common_lb_config.HasField("healthy_panic_threshold")
-    assert cluster.common_lb_config.healthy_panic_threshold.value == 0
+    assert not cluster.health_checks
+    assert not cluster.HasField("outlier_detection")
     assert not cluster.HasField("transport_socket")
 
 

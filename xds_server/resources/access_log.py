@@ -1,7 +1,7 @@
 """The access log: Envoy tells the outcomes service how each request ended, once, at its end, in batches.
 
-It costs the response path no message. What cannot be sent is dropped: a batch is at most BATCH_BYTES, and a stream
-that does not drain takes no further one.
+It costs the response path no message. What cannot be sent is lost: a batch is at most BATCH_BYTES, goes with the stream
+that was opened for it, and a stream that does not drain takes no further one.
 """
 
 from __future__ import annotations
