@@ -164,11 +164,18 @@ class Gate:
             self._flush(now_ms)
 
     def _flush(self, now_ms: int) -> None:
+        """Place what the window holds. A fault in the answer of the one that just came is raised after the others."""
+        faults: list[Exception] = []
         for arrival in self._window.empty():
-            if self._stopping:
-                self._let_through(arrival, now_ms)
-            elif not arrival.gone:
-                self._try(arrival, now_ms)
+            try:
+                if self._stopping:
+                    self._let_through(arrival, now_ms)
+                elif not arrival.gone:
+                    self._try(arrival, now_ms)
+            except Exception as exc:  # noqa: BLE001 - it is raised again below
+                faults.append(exc)
+        if faults:
+            raise faults[0]
 
     def _later(self, arrival: Arrival) -> Later:
         arrival.later = asyncio.get_running_loop().create_future()

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from ext_proc.flow.counts import Outcome
 from ext_proc.flow.later import Later
 from tests.conftest import until
 from tests.ext_proc.parts import Answer, Picker, sample, topology
@@ -208,6 +209,48 @@ async def test_a_batch_window_closes_by_itself() -> None:
     picker.now_ms += 10
     async with asyncio.timeout(5):
         assert Answer.read(await reply.answer).destinations == [ONE]
+
+
+async def test_who_leaves_a_batch_window_is_placed_nowhere_and_the_others_are() -> None:
+    picker = Picker(topology(1))
+    picker.sample(ONE)
+    gate = picker.gates.of("phi-3")
+    gate.tune(FlowSettings(batch_window_ms=10))
+    gone, stays = waits(picker), waits(picker)
+    gone.answer.cancel()
+    await asyncio.sleep(0)
+    picker.now_ms += 10
+    gate.changed()
+    assert answered(stays).destinations == [ONE]
+    assert not gate.busy
+    assert gate.counts.outcomes == {Outcome.GONE: 1, Outcome.PLACED: 1}
+
+
+async def test_a_window_that_is_switched_off_still_places_what_it_holds() -> None:
+    picker = Picker(topology(1))
+    picker.sample(ONE)
+    gate = picker.gates.of("phi-3")
+    gate.tune(FlowSettings(batch_window_ms=10))
+    held = waits(picker)
+    gate.tune(FlowSettings())
+    assert picker.answer(body()).destinations == [ONE]
+    picker.now_ms += 10
+    gate.changed()
+    assert answered(held).destinations == [ONE]
+
+
+async def test_a_fault_in_the_answer_that_fills_a_window_leaves_nobody_behind() -> None:
+    picker = Picker(topology(1))
+    picker.sample(ONE)
+    picker.gates.of("phi-3").tune(FlowSettings(batch_window_ms=10, batch_max_requests=2))
+    first = waits(picker)
+    broken, picker.recent.sent = picker.recent.sent, None  # type: ignore[method-assign,assignment]
+    with pytest.raises(TypeError):
+        picker.reply(body(messages=[{"role": "user", "content": "longer than the other one"}]))
+    picker.recent.sent = broken  # type: ignore[method-assign]
+    with pytest.raises(TypeError):
+        first.answer.result()
+    assert not picker.gates.of("phi-3").busy
 
 
 async def test_who_waits_is_looked_at_while_the_clock_runs() -> None:
