@@ -1,4 +1,4 @@
-"""What a real Envoy tells, against the client's own figures."""
+"""What a real Envoy tells, against the client's own figures. One gateway for all; the first test finds it untouched."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ import random
 import re
 import signal
 from collections.abc import AsyncIterator, Coroutine
-from pathlib import Path
 from typing import Any
 
 import aiohttp
 import pytest
+import pytest_asyncio
 
 from tests.outcomes.world import EMPTY, MODEL, NEXT, Client, World, start_world, until
 from tests.up.cluster import stop_up
 from tidegate.domain.outcomes.ending import Ending
 
-pytestmark = [pytest.mark.envoy, pytest.mark.redis]
+pytestmark = [pytest.mark.envoy, pytest.mark.redis, pytest.mark.asyncio(loop_scope="module")]
 
 SERIES = 'tidegate_outcomes_requests_total{{cluster="{}",ending="{}",replica="{}"}}'
 
 
-@pytest.fixture
-async def world(tmp_path: Path) -> AsyncIterator[World]:
-    one = await start_world(tmp_path)
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def world(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World]:
+    one = await start_world(tmp_path_factory.mktemp("outcomes"))
     try:
         yield one
     finally:
@@ -34,7 +34,7 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
             await engine.stop()
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(loop_scope="module")
 async def client(world: World) -> AsyncIterator[Client]:
     async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session:
         yield Client(world.up.gateway, session)
