@@ -16,11 +16,14 @@ from tidegate.domain.sample import EndpointSample
 @dataclass(frozen=True, slots=True)
 class Setting:
     """What a policy is built from. `params` are what the fleet's engines are believed to be: with a wrong rate they
-    are not what `fleet` runs. `fleet` is the truth, for the oracle alone; `rng` is the policy's own."""
+    are not what `fleet` runs. `fleet` is the truth, for the oracle alone; `rng` is the policy's own. `others` is how
+    many pickers share the traffic with this one, `place` (0 to `others`) this one's among all."""
 
     params: EngineParams
     fleet: Sequence[Replica]
     rng: random.Random
+    others: int = 0
+    place: int = 0
 
 
 class Policy(Protocol):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections import deque
 from collections.abc import Callable
@@ -19,6 +20,7 @@ from tidegate.domain.sample import EndpointSample
 
 _SAME: Final = 1e-7  # seconds between two announcements of one event, by rounding
 _FIRST_OUTPUT: Final = 150.0  # expected output tokens before any request has ended
+_Z99: Final = 2.326  # standard deviations from the median to the 99th percentile
 _LEARN: Final = 0.01  # weight of each ended request in the expected output
 
 
@@ -32,14 +34,18 @@ class Replay:
         self.fleet = [Replica(number, _params(conditions, number)) for number in range(conditions.replicas)]
         believed = _believed(conditions)
         self._pickers: list[Policy] = [
-            entry.build(Setting(believed, self.fleet, random.Random(f"picker {seed} {number}")))  # noqa: S311
-            for number in range(conditions.pickers)
+            entry.build(self._setting(believed, seed, number)) for number in range(conditions.pickers)
         ]
         self._held: list[deque[Call]] = [deque() for _ in self._pickers]  # the gateways' queues
+        self._told = [-math.inf] * len(self._pickers)  # the last message of each, or the next where it is due
         self._heap: list[tuple[float, int, Callable[..., None], tuple[Any, ...]]] = []
         self._count = 0
         self._left = len(calls)
         self._expected_output = _FIRST_OUTPUT
+
+    def _setting(self, believed: EngineParams, seed: int, number: int) -> Setting:
+        rng = random.Random(f"picker {seed} {number}")  # noqa: S311
+        return Setting(believed, self.fleet, rng, self._conditions.pickers - 1, number)
 
     def run(self) -> None:
         """To the end of the last call."""
@@ -84,12 +90,23 @@ class Replay:
         record = policy.sent(call, number, self.now)
         self._at(self.now + self._delay(self._conditions.dispatch_ms), self._submit, call, self.fleet[number])
         if record is not None and len(self._pickers) > 1:
-            self._at(self.now + self._conditions.share_ms / 1000, self._share, call.picker, record)
+            self._tell(call.picker, record)
 
-    def _share(self, sender: int, record: object) -> None:
-        for picker, policy in enumerate(self._pickers):
+    def _tell(self, sender: int, record: object) -> None:
+        """With the next message of the sender; each of the others has it when it has."""
+        told = self._told[sender]
+        if told < self.now:
+            told = self._told[sender] = max(self.now, told + self._conditions.share_gap_ms / 1000)
+        for picker, other in enumerate(self._pickers):
             if picker != sender:
-                policy.sent_elsewhere(record, self.now)
+                self._at(told + self._share_delay(), self._share, other, record)
+
+    def _share_delay(self) -> float:
+        median, p99 = self._conditions.share_ms
+        return self._rng.lognormvariate(math.log(median), math.log(p99 / median) / _Z99) / 1000 if median else 0.0
+
+    def _share(self, policy: Policy, record: object) -> None:
+        policy.sent_elsewhere(record, self.now)
 
     def _submit(self, call: Call, replica: Replica) -> None:
         self._happened(replica, replica.submit(call, self.now))

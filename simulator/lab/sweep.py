@@ -26,7 +26,8 @@ class Task(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What a report covers. `capacity` is requests a second; `limit` calls of the trace, None: all."""
+    """What a report covers. `capacity` is requests a second; `limit` calls of the trace, None: all. The seeds are
+    `seeds` numbers from `first_seed` on."""
 
     trace: Trace
     conditions: Conditions
@@ -36,11 +37,13 @@ class Plan:
     seeds: int
     limit: int | None = None
     jitter: float = 1.0
+    first_seed: int = 0
 
     @property
     def tasks(self) -> list[Task]:
         """Every policy at every load and seed."""
-        return [Task(p, load, seed) for load in self.loads for p in self.policies for seed in range(self.seeds)]
+        seeds = range(self.first_seed, self.first_seed + self.seeds)
+        return [Task(p, load, seed) for load in self.loads for p in self.policies for seed in seeds]
 
 
 def run_one(plan: Plan, task: Task) -> Run:

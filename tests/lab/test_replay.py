@@ -81,9 +81,18 @@ def test_samples_are_as_old_as_their_delivery(replay_of: ReplayOf, monkeypatch: 
 
 
 def test_pickers_learn_of_each_others_dispatches(replay_of: ReplayOf) -> None:
-    alone = replay_of("pick", rate=8.0, pickers=4, share_ms=1e6)
+    alone = replay_of("pick", rate=8.0, pickers=4, share_ms=(1e9, 1e9))
     shared = replay_of("pick", rate=8.0, pickers=4)
     assert figures(shared)["ttft_p90_ms"] < figures(alone)["ttft_p90_ms"]
+
+
+def test_a_picker_gathers_what_it_tells_for_a_while(replay_of: ReplayOf, monkeypatch: pytest.MonkeyPatch) -> None:
+    heard: list[float] = []
+    kind = POLICIES["pick"].build
+    monkeypatch.setattr(kind, "sent_elsewhere", lambda self, record, now: heard.append(now))
+    replay_of("pick", rate=200.0, pickers=2, share_ms=(0.0, 0.0), share_gap_ms=100.0)
+    assert len(heard) == 160
+    assert len(set(heard)) < 80
 
 
 def test_dispatches_take_their_time(replay_of: ReplayOf) -> None:

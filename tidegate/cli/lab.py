@@ -39,6 +39,7 @@ def lab(
     load: Annotated[str, typer.Option(help="parts of the measured capacity, 0.01 to 3, by commas")] = "0.6,0.8,0.9",
     policy: Annotated[str, typer.Option(help=f"by commas; all of: {', '.join(POLICIES)}")] = ",".join(POLICIES),
     seeds: Annotated[int, typer.Option(min=1, max=1000, help="runs of each policy at each load")] = 5,
+    first_seed: Annotated[int, typer.Option(min=0, help="the first of the seeds; further ones count up")] = 0,
     json_path: Annotated[Path | None, typer.Option("--json", help="write the report for machines here")] = None,
     plot: Annotated[Path | None, typer.Option(help="write a PNG here; needs matplotlib")] = None,
     jobs: Annotated[int, typer.Option(min=1, help="processes")] = os.cpu_count() or 1,
@@ -59,7 +60,9 @@ def lab(
     sample_ms: Annotated[float, typer.Option(min=1, help="between two samples of a replica")] = 100.0,
     delivery_ms: Annotated[str, typer.Option(help="from a sample's scrape to the picker: FROM,TO")] = "10,60",
     dispatch_ms: Annotated[str, typer.Option(help="from the pick to the engine: FROM,TO")] = "2,5",
-    share_ms: Annotated[float, typer.Option(min=0, help="from a pick until other pickers know of it")] = 20.0,
+    share_ms: Annotated[
+        str, typer.Option(help="from a picker's message until another has it: MEDIAN,P99, log-normal")
+    ] = "2.6,15",
     slo_ttft_ms: Annotated[float, typer.Option(min=1, help="objective for the first token")] = 2000.0,
     slo_tpot_ms: Annotated[float, typer.Option(min=1, help="objective for each further token, on average")] = 60.0,
 ) -> None:
@@ -71,7 +74,7 @@ def lab(
         sample_ms=sample_ms,
         delivery_ms=_bounds("--delivery-ms", delivery_ms),
         dispatch_ms=_bounds("--dispatch-ms", dispatch_ms),
-        share_ms=share_ms,
+        share_ms=_bounds("--share-ms", share_ms),
         rate_error=rate_error,
         slow_replica=slow_replica,
         slo_ttft_ms=slo_ttft_ms,
@@ -93,6 +96,7 @@ def lab(
         policies=policies,
         loads=loads,
         seeds=seeds,
+        first_seed=first_seed,
         limit=limit,
         jitter=jitter,
     )

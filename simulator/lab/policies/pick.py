@@ -22,6 +22,7 @@ class PickPolicy:
 
     def __init__(self, setting: Setting) -> None:
         self._picker = ClusterPicker(_settings(setting.params), sample_ttl_ms=SAMPLE_TTL_MS)
+        self._picker.shares_with(setting.others, setting.place)
         self._addresses = [replica.address for replica in setting.fleet]
         self._numbers = {address: number for number, address in enumerate(self._addresses)}
         self._handles: dict[Call, Handle] = {}

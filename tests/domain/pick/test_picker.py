@@ -440,3 +440,10 @@ def test_pictures_cost_their_pixel_steps() -> None:
     assert pick.chosen[0].address != first
     assert pick.chosen[1].parts["wait"] == pytest.approx(10, rel=0.1)
     assert math.isfinite(pick.chosen[1].cost)
+
+
+@pytest.mark.parametrize("output_tokens", [0, 16, 150])
+def test_a_burst_of_one_short_prompt_is_spread(output_tokens: int) -> None:
+    work = Work(prompt_tokens=300, output_tokens=output_tokens, marks=(1, 2), ends=(100, 300))
+    counts = Fleet(8).burst(64, work)
+    assert max(counts.values()) / 8 <= 1.25

@@ -17,7 +17,7 @@ def best_two(situation: Situation, turns: Turns) -> tuple[Scored, ...]:
     settings = situation.settings
     parts = weighted_sum(situation) if settings.policy == WEIGHTED_SUM else cost(situation)
     totals: list[float] = list(map(sum, zip(*parts.values(), strict=True)))
-    first = turns.least(totals, settings.equal_seconds, situation.replicas)
+    first = turns.least(totals, situation.equal_seconds, situation.replicas)
     best = _scored(situation, first, totals[first], parts)
     if len(totals) == 1:
         return (best,)

@@ -24,6 +24,10 @@ from tidegate.domain.sample import EndpointSample
 MOST_SESSIONS: Final = 100_000
 """Sessions remembered, those least recently sent forgotten first."""
 
+WORTH_MS: Final = 30.0
+"""Prefill time of a whole prompt below which nobody looks for its prefix: what that saves, some two engine steps, is
+less than what the many that share a short prompt would cost one another on the same replica."""
+
 
 class Handle:
     """One dispatch, for `ended` and `dispatch_record`. Opaque to callers."""
@@ -216,13 +220,15 @@ class ClusterPicker:
     def _situation(self, work: Work, replicas: list[Replica], rooms: list[float] | None, now_ms: float) -> Situation:
         whole = prefill_tokens(work, 0, self._settings)
         waits = [(r.queued.free_at_ms - now_ms) / 1000 if r.queued.free_at_ms > now_ms else 0.0 for r in replicas]
-        cached = self._index.cached(work.marks, work.ends) if work.marks and not work.pixel_steps else ()
+        worth = work.marks and not work.pixel_steps and whole * replicas[0].ms_per_token > WORTH_MS
+        cached = self._index.cached(work.marks, work.ends) if worth else ()
         if cached:
             by_slot = self._by_slot(cached, work.prompt_tokens, whole)
             uncached = [by_slot[r.slot] for r in replicas]
         else:
             uncached = [whole] * len(replicas)
-        return Situation(work, replicas, now_ms, self._settings, uncached, waits, rooms, self._sessions)
+        equal = self._settings.equal_seconds + self._mirror.unseen * replicas[0].ms_per_token / 1000
+        return Situation(work, replicas, now_ms, self._settings, uncached, waits, rooms, self._sessions, equal)
 
     def _by_slot(self, cached: Sequence[tuple[int, int]], prompt_tokens: int, whole: float) -> list[float]:
         tokens = [whole] * self._fleet.slots

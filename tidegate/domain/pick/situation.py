@@ -18,7 +18,8 @@ class Situation:
     """Lists run along `replicas`. `uncached` are tokens to prefill, `waits` seconds until those queued are prefilled,
     `rooms` seconds until there is KV cache for it (None: everywhere at once).
 
-    `sessions` tells which replica a session was last sent to; `mean_wait` is the mean of `waits`.
+    `sessions` tells which replica a session was last sent to; costs within `equal_seconds` are equal; `mean_wait` is
+    the mean of `waits`.
     """
 
     work: Work
@@ -29,6 +30,7 @@ class Situation:
     waits: list[float]
     rooms: list[float] | None
     sessions: dict[str, str] = field(default_factory=dict)
+    equal_seconds: float = 0.0
     mean_wait: float = field(init=False)
 
     def __post_init__(self) -> None:
