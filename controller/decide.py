@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+from controller.refused import told
 from controller.roster import roster
 from controller.state import State
 from tidegate.domain import ewma, load, weight_settings
@@ -14,7 +15,7 @@ from tidegate.domain.operators import Intent, read_orders
 from tidegate.domain.sample import EndpointSample
 from tidegate.domain.split import judge
 from tidegate.domain.topology import Cluster, Precision, Topology
-from tidegate.domain.tuning import EVERYWHERE, Tunes, check_tunes, flat, good_tunes
+from tidegate.domain.tuning import EVERYWHERE, Tunes, check_tunes, flat, good_tunes, without_most_unknown
 from tidegate.domain.weights import Decision, Replica, Rules, decide
 from tidegate.store.ports import ClusterDecision, RawOperatorKeys
 
@@ -48,11 +49,12 @@ def decide_all(
     intent = read_orders(
         world.keys.weights, world.keys.drains, members, before.intent, world.keys.broken, now_ms=world.now_ms
     )
-    tunes = good_tunes(world.keys.tunes, before.tuned, world.keys.broken)
-    refused_tunes = check_tunes(world.keys.tunes, before.tuned)
+    typed, refused_tunes = without_most_unknown(world.keys.tunes)
+    tunes = good_tunes(typed, before.tuned, world.keys.broken)
+    refused_tunes |= check_tunes(typed, before.tuned)
     splits = judge(world.keys.splits, topology.versions, before.tuned, world.keys.broken)
     refused = {**world.strays, **splits.rejected, **intent.rejected, **refused_tunes}
-    intent = replace(intent, rejected=refused)
+    intent = replace(intent, rejected=told(refused))
     samples = {(s.cluster, s.address): s for s in world.samples}
     decisions, memories = [], {}
     for cluster in topology.clusters:

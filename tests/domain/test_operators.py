@@ -110,3 +110,13 @@ def test_a_key_of_another_type_is_explained_and_its_last_good_orders_stay():
     assert intent.pins == before.pins
     assert intent.drains == before.drains
     assert intent.rejected == why
+
+
+def test_of_many_fields_for_absent_endpoints_a_hundred_are_read_and_the_rest_is_told():
+    typed = {"phi-3": {**{f"x{n:05}": "1" for n in range(20_000)}, HERE: "7"}}
+    for weights, drains, key in ((typed, {}, "weight:phi-3"), ({}, typed, "drain:phi-3")):
+        read = read_orders(weights, drains, MEMBERS, Intent())
+        assert HERE in {**read.pins, **read.drains}["phi-3"]
+        assert len(read.texts()) == 101
+        assert "19900 are left unread" in read.rejected[key]
+        assert len(read.rejected) == 101

@@ -12,6 +12,8 @@ from tidegate.domain.lifetime import Timed, read_timed, timed_text
 LARGEST_PIN: Final = 1000
 _DIGITS: Final = re.compile(r"[0-9]{1,4}")
 _SHOWN_CHARACTERS: Final = 40
+MOST_ABSENT: Final = 100
+"""Fields of one key for endpoints that are not there: a script that went wrong does not hold up orders of others."""
 
 ByEndpoint = Mapping[str, Mapping[str, str]]
 
@@ -74,10 +76,12 @@ def read_orders(
 
     `members` are the addresses that each cluster has. A bad weight leaves that field's last good value of
     `before` in force, else the automatic weight. A field for an endpoint that the cluster lacks is kept and
-    explained: the engine may register later. Absent fields are no orders. `broken` names keys that cannot be
-    read (of another type) and why: their last good orders stay in force. An order may end in a lifetime
-    (tidegate.domain.lifetime).
+    explained: the engine may register later (of such fields, a key's first 100 by name). Absent fields are no
+    orders. `broken` names keys that cannot be read (of another type) and why: their last good orders stay in force.
+    An order may end in a lifetime (tidegate.domain.lifetime).
     """
+    weights, many_weights = _without_most_absent("weight", weights, members)
+    drains, many_drains = _without_most_absent("drain", drains, members)
     reading = _Reading(before, now_ms)
     reading.rejected.update(broken or {})
     for key, cluster in _pairs(members, "weight", "drain"):
@@ -92,6 +96,7 @@ def read_orders(
     for name, place in reading.places.items():
         if place[1] not in members.get(place[0], ()):
             reading.rejected.setdefault(name, _absent(*place))
+    reading.rejected.update({**many_weights, **many_drains})
     return reading.intent()
 
 
@@ -177,6 +182,22 @@ class _Reading:
             del self._pins[cluster]
         stays = "automatic weight" if last is None else f"the last good value {last}"
         self.rejected[name] = f"{fault}; {stays} stays in force"
+
+
+def _without_most_absent(
+    kind: str, orders: ByEndpoint, members: Mapping[str, Collection[str]]
+) -> tuple[ByEndpoint, dict[str, str]]:
+    """The orders, of those for endpoints that are not there the first by name; and what is said of the others."""
+    kept, said = {}, {}
+    for cluster, fields in orders.items():
+        unread = sorted(fields.keys() - set(members.get(cluster, ())))[MOST_ABSENT:]
+        kept[cluster] = {a: fields[a] for a in fields.keys() - set(unread)} if unread else fields
+        if unread:
+            said[f"{kind}:{cluster}"] = (
+                f"holds {MOST_ABSENT + len(unread)} fields for endpoints that cluster {cluster} has not;"
+                f" {len(unread)} are left unread; remove them with HDEL"
+            )
+    return kept, said
 
 
 def _pairs(members: Mapping[str, Collection[str]], *kinds: str) -> Iterator[tuple[str, str]]:

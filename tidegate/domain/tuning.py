@@ -18,6 +18,8 @@ from tidegate.domain.tunable import Tunable
 
 EVERYWHERE: Final = ""
 """The scope of `tune`: every cluster."""
+MOST_UNKNOWN: Final = 100
+"""Names of no tunable that are looked at in one key: each is compared with all that there are."""
 
 Tunes = Mapping[str, Mapping[str, str]]
 """What operators typed: by scope (a cluster, or EVERYWHERE), name → text."""
@@ -71,6 +73,18 @@ def check(scope: str, name: str, text: str) -> str | None:
     if scope != EVERYWHERE and not tunable.per_cluster:
         return f"{name} holds for every cluster; set it in tune"
     return None
+
+
+def without_most_unknown(tunes: Tunes) -> tuple[dict[str, dict[str, str]], dict[str, str]]:
+    """`tunes`, of names that no tunable has the first 100 a scope; and what is said of the others, by key."""
+    kept, said = {}, {}
+    for scope, fields in tunes.items():
+        unread = set(sorted(fields.keys() - REGISTRY.keys())[MOST_UNKNOWN:])
+        kept[scope] = {name: text for name, text in fields.items() if name not in unread}
+        if unread:
+            key = tune_key(scope, "").rstrip()
+            said[key] = f"holds {len(unread) + MOST_UNKNOWN} names of no tunable; remove them with HDEL"
+    return kept, said
 
 
 def tune_key(scope: str, name: str) -> str:
