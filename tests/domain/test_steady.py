@@ -108,3 +108,11 @@ def test_step_is_bounded_but_to_zero(last, wanted, seconds, most):
 
 def test_zero_is_left_at_once():
     assert limited(0.0, 0.7, 0.25, 1.1) == 0.7
+
+
+@pytest.mark.parametrize(("left", "off_seconds", "lasts"), [(0.7, 0.0, False), (0.7, -2.0, True), (0.85, -2.0, False)])
+def test_an_alarm_lasts_until_half_of_what_raised_it_is_left(left, off_seconds, lasts):
+    """A tail that is averaged out slowly would keep a slow replica overloaded."""
+    before = {"a": Steady(1.0, age_seconds=120.0, off_seconds=off_seconds), "b": Steady(1.0, age_seconds=120.0)}
+    after = steady(before, {"a": left, "b": 1.0}, TICK)["a"]
+    assert (after.off_seconds < 0, after.age_seconds < 3) == (lasts, lasts)

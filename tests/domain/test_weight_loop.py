@@ -49,6 +49,7 @@ def test_replica_at_half_its_speed_gets_no_more_than_it_can_serve_within_fifteen
 def test_round_robin_answers_twice_as_late_when_one_replica_slows_down(steered):
     equal = Constant({replica.address: 1.0 for replica in Fleet(SPEEDS, load=LOAD, seed=2).replicas})
     robin = run(Fleet(SPEEDS, load=LOAD, seed=2), equal, seconds=190, slowdowns=[Slowdown(SLOW_AT)])
+    assert robin.p99(SLOW_AT) > 2 * steered.p99(SLOW_AT)
     assert robin.p99(SLOW_AT, first_token=True) > 2 * steered.p99(SLOW_AT, first_token=True)
 
 
@@ -110,11 +111,11 @@ loops = given(
     st.lists(st.floats(0.5, 2.0), min_size=2, max_size=4), st.floats(0.3, 0.8), st.sampled_from([0.0, 0.5, 1.0])
 )
 
-no_shrinking = settings(max_examples=4, deadline=None, phases=[Phase.explicit, Phase.reuse, Phase.generate])
-"""A run takes a third of a second: a failing one is reported as it was found."""
+the_same_each_time = settings(max_examples=8, deadline=None, derandomize=True, phases=[Phase.explicit, Phase.generate])
+"""A run takes a third of a second: few, the same ones each time, and a failing one is reported as it was found."""
 
 
-@no_shrinking
+@the_same_each_time
 @loops
 def test_loop_comes_to_rest(speeds, load, delay):
     last = respond(speeds, load, delay_seconds=delay)[-240:]
@@ -122,7 +123,7 @@ def test_loop_comes_to_rest(speeds, load, delay):
         assert max(shares) - min(shares) <= 0.05 * max(shares)
 
 
-@no_shrinking
+@the_same_each_time
 @loops
 def test_step_is_damped_it_goes_too_far_once_each_way_and_comes_to_rest(speeds, load, delay):
     bearable = 0.85 * (1 - 0.5 * speeds[0] / sum(speeds))  # what is left is not overloaded: there no share is right

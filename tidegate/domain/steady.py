@@ -10,6 +10,8 @@ FRESH_SECONDS: Final = 2.0
 """How long a share counts as averaged when nothing is known of it, or it was alarmed: it follows within seconds."""
 ALARM_SECONDS: Final = 1.5
 """How long a share must have been off, to one side, before that is more than noise."""
+CALMED_PART: Final = 0.5
+"""An alarm ends when no more than this part of what raised it is left: else the rest would be averaged out slowly."""
 LEVEL_SECONDS: Final = 12.0
 """Time constant of what all replicas of a cluster do alike. It changes no share."""
 
@@ -52,7 +54,7 @@ def steady(
     others. A gain above 1 counts as 1, so that a late tick does not overshoot.
 
     One whose target has changed by a factor of 1 − `alarm_ratio`, or by its inverse, against what the others did, and
-    for 1.5 s, begins its average anew: it follows within seconds.
+    for 1.5 s, begins its average anew: it follows within seconds, until half of that deviation is left.
 
     With constant targets every value's share approaches its target's share; targets that move in proportion move
     no share.
@@ -68,7 +70,7 @@ def steady(
             continue
         one = before[address]
         others = _ratio(now - target, was - one.value) if len(known) > 1 else target / one.value
-        off_seconds = _lasting(one.off_seconds, target / one.value / others, seconds, 1.0 - settings.alarm_ratio)
+        off_seconds = _lasting(one.off_seconds, target / one.value / others, seconds, settings.alarm_ratio)
         followed[address] = _followed(one, target / common, level, off_seconds, seconds, settings)
     return followed
 
@@ -82,8 +84,9 @@ def _followed(
     return Steady(value, min(max(FRESH_SECONDS, settings.settle_seconds), age + seconds), off_seconds)
 
 
-def _lasting(before: float, change: float, seconds: float, least: float) -> float:
-    """For how long a target has been off by that factor or more to the same side; below 0 where that is downwards."""
+def _lasting(before: float, change: float, seconds: float, alarm_ratio: float) -> float:
+    """For how long a target has been off by that much or more to the same side; below 0 where that is downwards."""
+    least = 1.0 - alarm_ratio * (CALMED_PART if abs(before) >= ALARM_SECONDS else 1.0)
     if change <= least:
         return min(0.0, before) - seconds
     if change >= 1.0 / least:
