@@ -1,7 +1,8 @@
 """One client's connection: frames in, what they mean to the handler, frames out.
 
 The hot path is HEADERS and DATA; every other type has its own small handler. A DATA frame is passed on as it comes
-in, without waiting for its end, so that a body is not copied here.
+in, without waiting for its end, so that a body is not copied here. The file is long because the handlers of all types
+share streams, windows and accounts of cost, which a split would hand around for every frame.
 """
 
 from __future__ import annotations
