@@ -65,7 +65,7 @@ def burst(fleet: Fleet, tokens: int, seed: int) -> float:
 @pytest.mark.parametrize("processes", [1, 4])
 def test_a_burst_on_idle_replicas_is_spread(processes: int, tokens: int, lag_ms: float) -> None:
     spreads = sorted(burst(Fleet(processes, lag_ms), tokens, seed) for seed in range(20))
-    assert spreads[-3] <= 1.25
+    assert spreads[-1] <= 1.25
     assert sum(spreads) / len(spreads) <= 1.2
 
 
@@ -98,7 +98,7 @@ def test_without_the_mirror_they_would_herd() -> None:
     )
     assert sum(mirrored) < sum(plain)
     assert sum(mirrored) / len(mirrored) <= 1.2
-    assert max(mirrored) <= 1.375
+    assert max(mirrored) <= 1.25
     assert max(plain) > 1.25
 
 
