@@ -35,7 +35,10 @@ class Instance:
     async def running(self) -> AsyncIterator[None]:
         await self.store.beat(SERVICE, self.name, {}, ttl_ms=60_000)
         follow = self.shared.follow(lambda *one: self.heard.append(one))
-        tasks = [asyncio.create_task(task) for task in (self.shared.publish(), self.shared.meet(lambda *one: self.others.append(one)), follow)]
+        tasks = [
+            asyncio.create_task(task)
+            for task in (self.shared.publish(), self.shared.meet(lambda *one: self.others.append(one)), follow)
+        ]
         try:
             await until(lambda: not self.shared.alone, what="company")
             yield
