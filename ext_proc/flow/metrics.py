@@ -48,7 +48,11 @@ class QueueMetrics(Collector):
             "tidegate_queue_requests", "Requests that wait", labels=["cluster", "priority", "class"]
         )
         size = GaugeMetricFamily("tidegate_queue_bytes", "Bytes of their bodies", labels=["cluster"])
+        most = GaugeMetricFamily("tidegate_queue_most_requests", "Requests that may wait", labels=["cluster"])
+        longest = GaugeMetricFamily("tidegate_queue_timeout_seconds", "How long one may wait", labels=["cluster"])
         for name, gate in self._gates:
+            most.add_metric([name], gate.settings.max_requests)
+            longest.add_metric([name], gate.settings.timeout_ms / 1000)
             held = dict.fromkeys(gate.counts.served, 0)
             for (priority, class_name), count in gate.queue.depth().items():
                 place = (band(priority), class_name)
@@ -56,4 +60,4 @@ class QueueMetrics(Collector):
             for (group, class_name), count in held.items():
                 depth.add_metric([name, group, class_name], count)
             size.add_metric([name], gate.queue.size_bytes)
-        yield from (depth, size)
+        yield from (depth, size, most, longest)

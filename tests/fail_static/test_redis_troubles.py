@@ -122,9 +122,9 @@ def test_an_emptied_redis_changes_no_routing_and_loses_no_order(world: World, tr
 
 def test_replicas_whose_agent_is_gone_keep_their_weight_and_are_stale(world: World, traffic: Traffic) -> None:
     joined = world.addresses[2:]
-    before = {address: world.replicas()[address]["weight"] for address in joined}
     world.kill_agent()
     wait_until(lambda: all(world.replicas()[address]["stale"] for address in joined), what="stale replicas")
+    before = {address: world.replicas()[address]["weight"] for address in joined}
     traffic.go_on(50)
     world.redis.cli("FLUSHALL")
     traffic.go_on(50)

@@ -25,7 +25,7 @@ KINDS = (
 
 
 async def test_the_urgent_pass_classes_share_and_everybody_is_answered(world: World) -> None:
-    world.tune(queue__max_requests=MOST, queue__timeout_ms=4000)
+    world.tune(max_requests=MOST, timeout_ms=4000)
     began = time.monotonic()
     outcomes = await send_all(world.up.gateway, KINDS, Shape(), SECONDS)
     assert unanswered(outcomes) == 0

@@ -40,7 +40,7 @@ async def test_a_request_waits_past_envoys_own_timeout_and_is_served(world: Worl
 
 
 async def test_at_the_deadline_it_is_429_with_the_time_to_come_back(world: World) -> None:
-    world.tune(queue__timeout_ms=500)
+    world.tune(timeout_ms=500)
     async with session() as client:
         told = await asyncio.gather(*send(world, client, 12))
     late = [one for one in told if one.status == 429]
@@ -77,7 +77,7 @@ async def test_status_tells_who_waits(world: World) -> None:
 
 
 async def test_priority_passes_those_who_wait_and_engines_never_see_the_header(world: World) -> None:
-    world.tune(queue__max_requests=1)
+    world.tune(max_requests=1)
     async with session() as client:
         running = await crowd(world, client)
         urgent = await world.ask(client, headers={"x-tidegate-priority": "high", "x-tidegate-explain": "1"})

@@ -40,13 +40,24 @@ class World:
     up: Up
     engines: list[str]
 
-    def tune(self, **fields: Any) -> None:
-        """HSET tidegate:tune; names with `_` for `.`, once."""
-        for name, value in fields.items():
-            self.up.redis("HSET", "tidegate:tune", name.replace("__", "."), str(value))
+    def tune(self, *, max_requests: int | None = None, timeout_ms: int | None = None) -> None:
+        """HSET tidegate:tune of the queue's bounds; returns when ext_proc has them in force."""
+        for name, value in (("max_requests", max_requests), ("timeout_ms", timeout_ms)):
+            if value is not None:
+                self.up.redis("HSET", "tidegate:tune", f"queue.{name}", str(value))
+        if max_requests is not None:
+            wait_until(
+                lambda: self.metric("tidegate_queue_most_requests", cluster="c") == max_requests, what="the bound"
+            )
+        if timeout_ms is not None:
+            self._timeout_is(timeout_ms / 1000)
 
     def forget_tunes(self) -> None:
         self.up.redis("DEL", "tidegate:tune")
+        self._timeout_is(30)
+
+    def _timeout_is(self, seconds: float) -> None:
+        wait_until(lambda: self.metric("tidegate_queue_timeout_seconds", cluster="c") == seconds, what="the timeout")
 
     def fault(self, index: int, kind: str) -> None:
         httpx.post(f"http://{self.engines[index]}/sim/fault", json={"fault": kind}).raise_for_status()

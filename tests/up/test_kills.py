@@ -86,13 +86,13 @@ def test_each_absent_part_shows_in_status(own_cluster: Callable[..., Up]) -> Non
     up.kill("engine-sdxl-1")
     gone = next(e["address"] for e in up.ready["engines"] if e["name"] == "engine-sdxl-1")
     wait_until(lambda: _status_of(up, gone) == "unreachable", what="the dead engine being unreachable")
-    for name in ("agent", "ext_proc", "xds"):
+    for name in ("agent", "ext_proc", "outcomes", "xds"):
         up.kill(name)
         wait_until(lambda name=name: absent(up, name), what=f"{name} being absent")
     wait_until(lambda: absent(up, "controller"), what="the controller, which lives in xds, being absent")
     said = up.status()
     assert said["envoys"] == []
-    assert said["services"] == {"agent": [], "controller": [], "xds": [], "ext_proc": []}
+    assert said["services"] == {"agent": [], "controller": [], "xds": [], "ext_proc": [], "outcomes": []}
     up.kill("redis")
     wait_until(lambda: not up.report()["redis"]["reachable"], what="Redis being unreachable")
     assert up.status()["redis"]["error"]

@@ -34,7 +34,7 @@ def test_a_signal_under_load_ends_every_child_and_frees_every_port(
 ) -> None:
     up = own_cluster("--time-scale", "50")
     ready = up.ready
-    assert len(ready["pids"]) == 11
+    assert len(ready["pids"]) == 12
     with Load(up.gateway, chat("phi-3", max_tokens=200)) as load:
         wait_until(lambda: load.statuses["200"] > 5, what="load running")
         up.process.send_signal(signum)
