@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 import subprocess
 import time
@@ -15,9 +16,11 @@ from hypothesis import HealthCheck, settings
 
 from tidegate.cli.binaries import envoy_binary, redis_cli_binary, redis_server_binary
 
-# A busy machine is no fault of the property under test.
-settings.register_profile("tidegate", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("tidegate")
+# A busy machine is no fault of the property under test. The suite tries the same examples each time;
+# HYPOTHESIS_PROFILE=explore tries others.
+settings.register_profile("explore", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("tidegate", settings.get_profile("explore"), derandomize=True)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "tidegate"))
 
 
 def take_free_port() -> int:

@@ -457,6 +457,8 @@ class Connection:
         for key, value in frames.SETTING.iter_unpack(payload):
             self._set(key, value)
         self.sender.write(frames.SETTINGS_ACK)
+        self.sender.resume(self.streams)
+        self._close_sent()
 
     def _set(self, key: int, value: int) -> None:
         if key == Setting.ENABLE_PUSH and value > 1:
@@ -465,7 +467,6 @@ class Connection:
             if value > LARGEST_WINDOW:
                 raise Http2ConnectionError(ErrorCode.FLOW_CONTROL_ERROR, f"INITIAL_WINDOW_SIZE {value}")
             self.sender.resized(value, self.streams)
-            self._close_sent()
         elif key == Setting.MAX_FRAME_SIZE:
             if not LEAST_MAX_FRAME <= value <= MOST_MAX_FRAME:
                 raise Http2ConnectionError(ErrorCode.PROTOCOL_ERROR, f"MAX_FRAME_SIZE {value}")

@@ -90,13 +90,20 @@ class Sender:
             self._flush(blocked)
 
     def resized(self, first_window: int, streams: dict[int, Stream]) -> None:
-        """The client's SETTINGS_INITIAL_WINDOW_SIZE changed; windows may become negative (section 6.9.2)."""
+        """The client's SETTINGS_INITIAL_WINDOW_SIZE changed; windows may become negative (section 6.9.2).
+
+        What they now let out goes with `resume`: behind the acknowledgement, by which the client applies it too.
+        """
         difference = first_window - self.first_window
         self.first_window = first_window
         for stream in tuple(streams.values()):
             if stream.send_window + difference > LARGEST_WINDOW:
                 raise Http2ConnectionError(ErrorCode.FLOW_CONTROL_ERROR, "window over 2^31-1")
             stream.send_window += difference
+
+    def resume(self, streams: dict[int, Stream]) -> None:
+        """Send of each stream what its windows let out."""
+        for stream in tuple(streams.values()):
             self._flush(stream)
 
     def reframed(self, max_frame: int) -> None:

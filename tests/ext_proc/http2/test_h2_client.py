@@ -93,6 +93,7 @@ class World:
         self.status: dict[int, bytes] = {}
         self.reset: set[int] = set()
         self.unread: list[tuple[int, int]] = []
+        self.changing = True  # the settings of its preface
 
     def _after(self, seconds: float, callback: Callable[[], None]) -> Callable[[], object]:
         self.timers += 1
@@ -145,8 +146,12 @@ class World:
             self.open.pop(number, None)
 
     def change(self) -> None:
+        """One at a time: h2 takes the first acknowledgement for all that it sent."""
+        if self.changing:
+            return
         key = self.choose.choice(tuple(SETTINGS))
         self.client.update_settings({key: self.choose.choice(SETTINGS[key])})
+        self.changing = True
 
     def ping(self) -> None:
         self.client.ping(b"12345678")
@@ -171,19 +176,31 @@ class World:
         self.hear()
 
     def hear(self) -> None:
+        """Frame by frame: h2 goes by its new largest frame from the next bytes on, not from the acknowledgement."""
         assert self.server.fault is None
-        for event in self.client.receive_data(self.server.sender.take() if self.server.sender.has_output else b""):
+        raw = self.server.sender.take() if self.server.sender.has_output else b""
+        while raw:
+            size = 9 + int.from_bytes(raw[:3], "big")
+            self._heard(self.client.receive_data(raw[:size]))
+            raw = raw[size:]
+
+    def _heard(self, events: list[h2.events.Event]) -> None:
+        for event in events:
             if isinstance(event, h2.events.DataReceived):
                 self.got[event.stream_id] += event.data
                 if event.flow_controlled_length:
                     self.unread.append((event.stream_id, event.flow_controlled_length))
             elif isinstance(event, h2.events.TrailersReceived | h2.events.ResponseReceived) and event.stream_ended:
                 self.status[event.stream_id] = dict(event.headers)[b"grpc-status"]
+            elif isinstance(event, h2.events.SettingsAcknowledged):
+                self.changing = False
             elif isinstance(event, h2.events.StreamReset):
                 raise AssertionError(event)
 
     def settle(self) -> None:
         """Everybody says the rest and reads all."""
+        self.exchange()
+        assert not self.changing
         self.client.update_settings({SettingCodes.INITIAL_WINDOW_SIZE: 65_535})
         for _ in range(4_000):
             for _ in range(4):

@@ -376,6 +376,16 @@ def test_an_answer_waits_for_the_streams_window_and_goes_on_with_an_update() -> 
     assert (last[0].payload, client.connection.streams) == (b"ef", {})
 
 
+def test_what_a_larger_first_window_lets_out_goes_behind_the_acknowledgement() -> None:
+    client = Client()
+    client.say(setting(Setting.INITIAL_WINDOW_SIZE, 1), headers())
+    client.answers()
+    client.connection.send_data(client.stream(), b"abc")
+    client.answers()
+    client.say(setting(Setting.INITIAL_WINDOW_SIZE, 100))
+    assert [(f.kind, f.flags, f.payload) for f in client.answers()] == [(SETTINGS, ACK, b""), (DATA, 0, b"bc")]
+
+
 def test_an_answer_waits_for_the_connections_window() -> None:
     client = Client()
     client.say(setting(Setting.INITIAL_WINDOW_SIZE, 1 << 20), headers(1), headers(3))
