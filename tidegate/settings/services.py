@@ -177,7 +177,7 @@ class ExtProcSettings(GrpcSettings):
     )
     transport: str = setting(
         "wire",
-        "wire: HTTP/2 frames on asyncio, a quarter of the CPU; grpcio: the gRPC library, for comparison",
+        "wire: HTTP/2 frames on asyncio, a third of the CPU; grpcio: the gRPC library, for comparison",
         check=one_of("wire", "grpcio"),
     )
     debug_requests: bool = setting(
