@@ -19,8 +19,8 @@ from typing import Any, Final
 from bench.agent_fleet import CLUSTERS, ENGINES, NODES, TTL_MS, _role
 from bench.load.asyncio_client import quantile
 from bench.redis_process import calls, redis_server
+from controller.controller import Controller
 from controller.decide import decide_all
-from controller.loop import Controller
 from tidegate.domain.topology import Cluster, Topology
 from tidegate.domain.weights import Rules
 from tidegate.store.clock import StoreClock

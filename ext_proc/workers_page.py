@@ -15,7 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.registry import Collector
 
 from tidegate.domain.errors import ConfigError
-from tidegate.domain.topology import split_listen
+from tidegate.telemetry import bind_page
 
 PARENT: Final = "parent"
 """The label of the series that are of no worker."""
@@ -48,14 +48,11 @@ class WorkersPage:
         app.router.add_get("/debug/last", self._last)
         self._session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=PATIENCE_SECONDS))
         self._runner = web.AppRunner(app, access_log=None)
-        await self._runner.setup()
         try:
-            await web.TCPSite(self._runner, *split_listen(listen)).start()
-        except (OSError, ValueError) as exc:
+            return await bind_page(self._runner, listen)
+        except ConfigError:
             await self.stop()
-            raise ConfigError([f"--metrics-listen {listen} cannot be bound: {exc}"]) from exc
-        bound = self._runner.addresses[0]
-        return f"{bound[0]}:{bound[1]}"
+            raise
 
     async def stop(self) -> None:
         """Release the port."""

@@ -68,13 +68,7 @@ class MetricsPage:
         for path, last in self._lists.items():
             app.router.add_get(path, partial(_listed, last))
         self._runner = web.AppRunner(app, access_log=None)
-        await self._runner.setup()
-        try:
-            await web.TCPSite(self._runner, *split_listen(listen)).start()
-        except (OSError, ValueError) as exc:
-            raise ConfigError([f"--metrics-listen {listen} cannot be bound: {exc}"]) from exc
-        bound = self._runner.addresses[0]
-        return f"{bound[0]}:{bound[1]}"
+        return await bind_page(self._runner, listen)
 
     async def stop(self) -> None:
         """Release the port."""
@@ -87,6 +81,17 @@ class MetricsPage:
     async def _healthz(self, _: web.Request) -> web.Response:
         trouble = self._health()
         return web.Response(status=503 if trouble else 200, text=trouble or "ok\n")
+
+
+async def bind_page(runner: web.AppRunner, listen: str) -> str:
+    """Serve the runner's page on `host:port` of `--metrics-listen`; the bound address. Raises ConfigError."""
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, *split_listen(listen)).start()
+    except (OSError, ValueError) as exc:
+        raise ConfigError([f"--metrics-listen {listen} cannot be bound: {exc}"]) from exc
+    bound = runner.addresses[0]
+    return f"{bound[0]}:{bound[1]}"
 
 
 async def _listed(last: LastOf, request: web.Request) -> web.Response:

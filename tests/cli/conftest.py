@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from controller.loop import Controller
+from controller.controller import Controller
 from tests.conftest import RedisServer
 from tests.controller.world import A, B, tick
 from tidegate.cli.main import main

@@ -13,7 +13,7 @@ import time
 import pytest
 import redis.asyncio as aioredis
 
-from controller.loop import Controller
+from controller.controller import Controller
 from tests.conftest import until
 from tests.controller.world import TOPOLOGY, A, B, Clock, tick
 from tidegate.domain.errors import NotLeading, StoreRefused

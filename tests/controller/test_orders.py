@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from controller.loop import Controller
+from controller.controller import Controller
 from tests.controller.world import TOPOLOGY, A, Clock, tick
 from tidegate.domain.errors import StoreRefused
 from tidegate.domain.lifetime import time_text

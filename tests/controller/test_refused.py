@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import redis.asyncio as aioredis
 
-from controller.loop import Controller
+from controller.controller import Controller
 from controller.refused import MORE, MOST_TOLD, told
 from tests.controller.world import TOPOLOGY, A
 from tidegate.store.redis import RedisStore

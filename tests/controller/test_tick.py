@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from controller.loop import Controller
+from controller.controller import Controller
 from tests.conftest import until
 from tests.controller.world import TOPOLOGY, A, B, Clock, tick
 from tidegate.domain.errors import StoreUnavailable

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.loop import Controller
+from controller.controller import Controller
 from controller.turns import Turns
 from tests.controller.world import Clock
 from tidegate.domain.sample import EndpointSample, NodeSample, NodeTick, Status

@@ -7,7 +7,7 @@ import contextlib
 
 import pytest
 
-from controller.loop import Controller
+from controller.controller import Controller
 from controller.mixes import entropies
 from ext_proc.mix import MixBook
 from tests.conftest import until

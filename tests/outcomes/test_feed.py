@@ -5,8 +5,8 @@ from __future__ import annotations
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import generate_latest
 
+from controller.controller import Controller
 from controller.latencies import LEAST_REQUESTS
-from controller.loop import Controller
 from outcomes.book import OTHER, PROMPTLY_MS, SILENT_MS, Book
 from outcomes.page import Page
 from outcomes.server import AccessLogs

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from controller.loop import Controller
+from controller.controller import Controller
 from tests.conftest import until
 from tests.controller.world import Clock, tick
 from tidegate.domain.routing import Split
