@@ -2,6 +2,8 @@
 
 A field that is absent is unknown: it decodes to None, never 0, and a field that holds garbage (not a number,
 negative, a ratio outside [0, 1]) is unknown too. Extra fields are ignored. Times are Unix milliseconds.
+
+One file, if a long one: who wonders what a key holds has one place to look.
 """
 
 from __future__ import annotations
