@@ -78,6 +78,11 @@ class Controller:
         """Whether this controller had the lease when it last asked."""
         return self._lease is not None
 
+    @property
+    def lease(self) -> Lease | None:
+        """The lease that this controller had when it last asked."""
+        return self._lease
+
     async def tick(self) -> int:
         """Publish what changed; how many clusters were written. Raises StoreError, and then changes nothing.
 

@@ -25,8 +25,11 @@ class Instruments:
         self.store_errors = Counter(
             "tidegate_controller_store_errors_total", "Ticks that failed at the store", registry=registry
         )
+        self.duty_faults = Counter(
+            "tidegate_controller_duty_faults_total", "Ticks of a duty that broke off", ["duty"], registry=registry
+        )
 
     def close(self) -> None:
         """Unregister all."""
-        for collector in (self.tick_seconds, self.overruns, self.writes, self.store_errors):
+        for collector in (self.tick_seconds, self.overruns, self.writes, self.store_errors, self.duty_faults):
             self._registry.unregister(collector)

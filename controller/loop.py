@@ -7,13 +7,14 @@ import contextlib
 import os
 import socket
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 import structlog
 from prometheus_client import CollectorRegistry
 
 from controller.controller import Controller
+from controller.duties import Duty, carry_out
 from controller.instruments import Instruments
 from tidegate.domain.errors import StoreError, StoreRefused
 from tidegate.domain.topology import Topology
@@ -43,14 +44,15 @@ async def run(
     clock: Callable[[], int] | None = None,
     registry: CollectorRegistry | None = None,
     instance: str | None = None,
+    duties: Sequence[Duty] = (),
 ) -> None:
     """Decide every `tick_ms`, and within 50 ms of what operators type, until cancelled.
 
     A store that fails is retried with backoff and never raised.
 
     `clock` gives Unix milliseconds, and is the store's unless given; ages above `sample_ttl_ms` say nothing;
-    `instance` is the name under which presence shows this controller. May be called again with the same registry
-    once it has ended.
+    `duties` are what it does beside weights while it leads. `instance` is the name under which presence shows this
+    controller. May be called again with the same registry once it has ended.
     """
     instruments = Instruments(registry if registry is not None else CollectorRegistry())
     name = instance or f"{socket.gethostname()}:{os.getpid()}"
@@ -64,6 +66,10 @@ async def run(
         asyncio.create_task(_every(STRAYS_EVERY_SECONDS, controller.look_for_strays)),
         asyncio.create_task(_every(MIXES_EVERY_SECONDS, controller.look_at_mixes)),
         asyncio.create_task(_every(OUTCOMES_EVERY_SECONDS, controller.look_at_outcomes)),
+        *(
+            asyncio.create_task(carry_out(duty, lambda: controller.lease, instruments), name=duty.name)
+            for duty in duties
+        ),
     ]
     try:
         await _loop(controller, instruments, tick_ms / 1000)

@@ -41,8 +41,8 @@ log = structlog.get_logger("xds_server")
 LEAVE_SECONDS: Final = 0.5
 STOP_GRACE_SECONDS: Final = 0.2
 
-Companion = tuple[str, Callable[[Store, Topology, CollectorRegistry], Coroutine[Any, Any, None]]]
-"""A name and a coroutine function that shares this process, its store and its topology."""
+Companion = tuple[str, Callable[[Store, FileConfig, CollectorRegistry], Coroutine[Any, Any, None]]]
+"""A name and a coroutine function that shares this process, its store and its file."""
 
 
 async def serve(settings: XdsSettings, companions: Sequence[Companion] = ()) -> None:
@@ -104,7 +104,7 @@ async def serve_on(store: Store, file: FileConfig, settings: XdsSettings, compan
             if watch is not None:
                 service.spawn(f"certificates_{watch.name}", watch.run)
         for name, companion in companions:
-            service.spawn(name, lambda companion=companion: companion(store, file.topology, registry))  # type: ignore[misc]
+            service.spawn(name, lambda companion=companion: companion(store, file, registry))  # type: ignore[misc]
         log.info("xds serves", listen=listen, metrics=metrics_listen)
         await service.run_until_stopped()
     finally:

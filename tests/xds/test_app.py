@@ -62,11 +62,11 @@ async def test_it_says_that_it_lives_and_what_it_serves_and_leaves_at_sigterm() 
     assert await info_of(store) == {}
 
 
-async def test_a_companion_shares_store_and_topology_and_is_restarted_when_it_dies() -> None:
+async def test_a_companion_shares_store_and_file_and_is_restarted_when_it_dies() -> None:
     store, seen = MemoryStore(now_ms), []
 
-    async def companion(given: Store, topology: Topology, _registry: object) -> None:
-        seen.append((given is store, topology is FILE.topology))
+    async def companion(given: Store, file: FileConfig, _registry: object) -> None:
+        seen.append((given is store, file is FILE))
         raise RuntimeError("dies")
 
     async with running(store, [("companion", companion)]):

@@ -11,8 +11,8 @@ import typer
 from prometheus_client import CollectorRegistry
 
 from tidegate.domain.errors import ConfigError
-from tidegate.domain.topology import Topology
 from tidegate.runtime import run
+from tidegate.settings.config_file import FileConfig
 from tidegate.settings.flags import command
 from tidegate.settings.services import (
     AgentSettings,
@@ -42,12 +42,11 @@ def _with_config(settings: S) -> S:
 
 def xds(settings: XdsSettings) -> None:
     """Serve xDS to Envoys, with the controller in the same process."""
-    from controller.loop import run as control  # noqa: PLC0415 - a service loads what it needs alone
+    from controller.app import control  # noqa: PLC0415 - a service loads what it needs alone
     from xds_server.app import serve  # noqa: PLC0415
 
-    def controller(store: Store, topology: Topology, registry: CollectorRegistry) -> Coroutine[Any, Any, None]:
-        tick_ms, ttl_ms = settings.tick_ms, settings.sample_ttl_ms
-        return control(store, topology, tick_ms=tick_ms, sample_ttl_ms=ttl_ms, registry=registry)
+    def controller(store: Store, file: FileConfig, registry: CollectorRegistry) -> Coroutine[Any, Any, None]:
+        return control(store, file, settings, registry)
 
     companions = [("controller", controller)] if settings.controller else []
     _run(lambda: serve(_with_config(settings), companions))
