@@ -14,6 +14,7 @@ up: setup  ## run the local cluster until Ctrl-C; ARGS=--once for one request to
 	@exec $(BIN)/tidegate up $(ARGS)
 
 setup: $(VENV)/.ready $(TOOLS)/.ready
+	@deploy/prometheus/fetch.sh $(TOOLS)/prometheus
 
 $(VENV)/.ready: requirements.lock pyproject.toml
 	@echo "setting up the environment in $(VENV) …"
