@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator
-from itertools import accumulate
 from typing import Final
 
 from prometheus_client import CollectorRegistry
@@ -18,6 +16,7 @@ from prometheus_client.metrics_core import (
 from prometheus_client.registry import Collector
 
 from ext_proc.tokens import TokenBook
+from tidegate.buckets import Buckets
 from tidegate.domain.refusal import Reason
 
 BOUNDS_SECONDS: Final = (25e-6, 50e-6, 100e-6, 250e-6, 500e-6, 1e-3, 2.5e-3, 5e-3, 10e-3, 50e-3, 0.25)
@@ -32,8 +31,7 @@ class ExtProcMetrics(Collector):
         self._decisions: Counter[tuple[str, str]] = Counter()
         self._refusals: Counter[Reason] = Counter()
         self._failures: Counter[str] = Counter()
-        self._buckets = [0] * (len(BOUNDS_SECONDS) + 1)
-        self._seconds = 0.0
+        self._took = Buckets(BOUNDS_SECONDS)
         registry.register(self)
 
     def decided(self, cluster: str, by: str) -> None:
@@ -48,10 +46,9 @@ class ExtProcMetrics(Collector):
         """A stream was aborted: `protocol` (Envoy's fault) or `crash` (ours)."""
         self._failures[kind] += 1
 
-    def took(self, seconds: float) -> None:
-        """One decision, refusals included, took this long."""
-        self._buckets[bisect_left(BOUNDS_SECONDS, seconds)] += 1
-        self._seconds += seconds
+    def took(self, seconds: float, trace_id: str | None = None) -> None:
+        """One decision, refusals included, took this long; `trace_id` is that of a sampled trace, 32 hex digits."""
+        self._took.add(seconds, trace_id)
 
     def collect(self) -> Iterator[Metric]:
         decisions = CounterMetricFamily(
@@ -90,7 +87,6 @@ class ExtProcMetrics(Collector):
         yield from (estimated, counted, ratio)
 
     def _durations(self) -> Metric:
-        bounds = [*(str(bound) for bound in BOUNDS_SECONDS), "+Inf"]
         family = HistogramMetricFamily("tidegate_ext_proc_decision_seconds", "Time of one decision")
-        family.add_metric([], list(zip(bounds, accumulate(self._buckets), strict=True)), self._seconds)
+        self._took.into(family, [])
         return family

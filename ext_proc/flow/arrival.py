@@ -26,10 +26,14 @@ Answer = Callable[[Placed | Refusal], bytes]
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class Arrival(Waiting):
-    """`reply` is the answer once it is known; `later` is where it goes if somebody already waits for it."""
+    """`reply` is the answer once it is known; `later` is where it goes if somebody already waits for it.
+
+    `trace_id` is that of the request's trace where that is sampled, 32 hexadecimal digits: the exemplar of its wait.
+    """
 
     work: Work
     answer: Answer
+    trace_id: str | None = None
     reply: bytes | None = None
     later: asyncio.Future[bytes] | None = None
 

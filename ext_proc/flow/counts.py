@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections import Counter
 from enum import StrEnum
 from typing import Final
 
+from tidegate.buckets import Buckets
 from tidegate.domain.flow.classes import Band, band
 from tidegate.domain.flow.waiting import Waiting
 
@@ -40,14 +40,12 @@ class GateCounts:
     def __init__(self) -> None:
         self.outcomes: Counter[Outcome] = Counter()
         self.served: Counter[tuple[Band, str]] = Counter()
-        self.buckets = {one: [0] * (len(BOUNDS_SECONDS) + 1) for one in Band}
-        self.seconds = dict.fromkeys(Band, 0.0)
+        self.waits = {one: Buckets(BOUNDS_SECONDS) for one in Band}
 
-    def left(self, waiting: Waiting, outcome: Outcome, now_ms: int) -> None:
-        """The request waits no more."""
+    def left(self, waiting: Waiting, outcome: Outcome, now_ms: int, trace_id: str | None = None) -> None:
+        """The request waits no more; `trace_id` is that of its trace, where that is sampled."""
         self.outcomes[outcome] += 1
         if outcome is Outcome.PLACED:
-            seconds, group = max(0, now_ms - waiting.arrived_ms) / 1000, band(waiting.priority)
+            group = band(waiting.priority)
             self.served[group, waiting.class_name] += 1
-            self.buckets[group][bisect_left(BOUNDS_SECONDS, seconds)] += 1
-            self.seconds[group] += seconds
+            self.waits[group].add(max(0, now_ms - waiting.arrived_ms) / 1000, trace_id)

@@ -115,7 +115,7 @@ class Gate:
             arrival.settle(Refusal(Reason.NO_ENDPOINT, f"No endpoint of `{self.view.cluster.name}` can serve."))
             return True
         outcome = Outcome.PLACED if pick.verdict is Verdict.CHOSEN else Outcome.EASED
-        self.counts.left(arrival, outcome, now_ms)
+        self.counts.left(arrival, outcome, now_ms, arrival.trace_id)
         arrival.settle(Placed(pick, max(0, now_ms - arrival.arrived_ms)))
         return True
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import accumulate
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from ext_proc.flow.counts import BOUNDS_SECONDS, Outcome
+from ext_proc.flow.counts import Outcome
 from ext_proc.flow.gates import Gates
 from tidegate.domain.flow.classes import Band, band
 
@@ -32,15 +31,13 @@ class QueueMetrics(Collector):
         waits = HistogramMetricFamily(
             "tidegate_queue_wait_seconds", "Time from arrival to a place", labels=["cluster", "priority"]
         )
-        bounds = [*(str(bound) for bound in BOUNDS_SECONDS), "+Inf"]
         for name, gate in self._gates:
             for outcome in Outcome:
                 outcomes.add_metric([name, outcome], gate.counts.outcomes[outcome])
             for (group, class_name), count in gate.counts.served.items():
                 served.add_metric([name, group, class_name], count)
             for group in Band:
-                buckets = list(zip(bounds, accumulate(gate.counts.buckets[group]), strict=True))
-                waits.add_metric([name, group], buckets, gate.counts.seconds[group])
+                gate.counts.waits[group].into(waits, [name, group])
         yield from (outcomes, served, waits)
 
     def _held(self) -> Iterator[Metric]:
