@@ -7,12 +7,15 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from typing import Any
 
+from tidegate.domain.actions.act import Act
+from tidegate.domain.actions.effects import Effects, summed
 from tidegate.domain.errors import NotLeading, StoreUnavailable
 from tidegate.domain.lease import Lease
 from tidegate.domain.operators import FieldChange
 from tidegate.domain.outcomes.report import Report
 from tidegate.domain.sample import EndpointSample, NodeSample, NodeTick
 from tidegate.store import schema
+from tidegate.store.acts import decode_acts, encode_acts
 from tidegate.store.outcomes import cluster_field, decode_report, encode_report, model_field
 from tidegate.store.picks import PickBatch
 from tidegate.store.ports import ClusterDecision, Event, Mix, RawOperatorKeys
@@ -41,6 +44,7 @@ class MemoryStore:
         self._logged = 0
         self._beats: dict[tuple[str, str], tuple[bytes, int]] = {}
         self._lead: tuple[Lease, int] | None = None
+        self._acts: dict[str, bytes] = {}
         self._mixes: dict[str, tuple[bytes, int]] = {}
         self._outcomes: dict[str, tuple[dict[str, bytes], int]] = {}
         self._readers: set[asyncio.Queue[NodeTick | None]] = set()
@@ -239,6 +243,23 @@ class MemoryStore:
         now = self._now()
         if lease is not None and (self._lead is None or self._lead[0] != lease or self._lead[1] <= now):
             raise NotLeading("another controller leads")
+
+    async def acts(self) -> list[Act]:
+        """The acts of every source."""
+        self._now()
+        return decode_acts(self._acts.values())
+
+    async def effects(self) -> Effects:
+        """What they add up to."""
+        return summed(await self.acts())
+
+    async def write_acts(
+        self, source: str, acts: Sequence[Act], events: Sequence[Event], *, lease: Lease | None = None
+    ) -> None:
+        """Keep the acts and the events."""
+        self._fence(lease)
+        self._acts[source] = encode_acts(acts)
+        self._log(events)
 
     async def tell_mix(self, instance: str, mix: Mix, *, ttl_ms: int) -> None:
         """Keep it until `ttl_ms` has passed."""

@@ -6,6 +6,8 @@ from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from tidegate.domain.actions.act import Act
+from tidegate.domain.actions.effects import Effects
 from tidegate.domain.lease import Lease
 from tidegate.domain.operators import FieldChange
 from tidegate.domain.outcomes.report import Report
@@ -186,6 +188,24 @@ class Leadership(Protocol):
         """The lease in force."""
 
 
+class Acts(Protocol):
+    """What alerts, annotations and built-in rules have set in motion. Each source writes its own, whole."""
+
+    async def acts(self) -> list[Act]:
+        """Those in force of every source, dry runs among them. What is not of that shape is left out."""
+
+    async def effects(self) -> Effects:
+        """What they add up to."""
+
+    async def write_acts(
+        self, source: str, acts: Sequence[Act], events: Sequence[Event], *, lease: Lease | None = None
+    ) -> None:
+        """Replace the acts of `source` and append events, atomically; say `nudge` afterwards, so that all look at once.
+
+        With a `lease`, nothing is written unless it is in force: raises NotLeading.
+        """
+
+
 class Mixes(Protocol):
     """Which classes of requests each replica got, as pickers tell it: cluster → address → class → requests."""
 
@@ -252,6 +272,7 @@ class Store(
     OperatorKeys,
     DecisionLog,
     Leadership,
+    Acts,
     Mixes,
     Nudges,
     Outcomes,

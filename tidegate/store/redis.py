@@ -13,12 +13,15 @@ from typing import Any, Final
 
 import structlog
 
+from tidegate.domain.actions.act import Act
+from tidegate.domain.actions.effects import Effects, summed
 from tidegate.domain.errors import NotLeading
 from tidegate.domain.lease import Lease, read_lease
 from tidegate.domain.operators import FieldChange
 from tidegate.domain.outcomes.report import Report
 from tidegate.domain.sample import EndpointSample, NodeSample, NodeTick
 from tidegate.store import commands, schema
+from tidegate.store.acts import decode_acts, encode_acts
 from tidegate.store.commands import Command
 from tidegate.store.fields import text, texts
 from tidegate.store.outcomes import cluster_field, decode_report, encode_report, model_field
@@ -264,6 +267,24 @@ class RedisStore(RedisConnection):
         [held] = await self._read([("GET", self._keys.leader)])
         raise_wrong_type(held, self._keys.leader)
         return read_lease(text(held)) if held is not None else None
+
+    async def acts(self) -> list[Act]:
+        """The acts of every source."""
+        [reply] = await self._hashes([self._keys.acts])
+        return decode_acts(_hash(reply).values())
+
+    async def effects(self) -> Effects:
+        """What they add up to."""
+        return summed(await self.acts())
+
+    async def write_acts(
+        self, source: str, acts: Sequence[Act], events: Sequence[Event], *, lease: Lease | None = None
+    ) -> None:
+        """One field a source; one MULTI."""
+        written: list[Command] = [
+            ("HSET", self._keys.acts, source, encode_acts(acts)) if acts else ("HDEL", self._keys.acts, source)
+        ]
+        await self._write([*written, *(commands.append_event(self._keys, event) for event in events)], lease)
 
     async def tell_mix(self, instance: str, mix: Mix, *, ttl_ms: int) -> None:
         """SET with an end, and its place in the index."""

@@ -49,6 +49,7 @@ class Keys:
                  split:{model}                     hash            cluster → parts per thousand
     Controller:  effective:{cluster}               hash            host:port → weight
                  explain:{cluster}                 hash            host:port → JSON
+                 acts                              hash            source → JSON list of acts in force
                  scale:{cluster}                   hash            desired reason since_ms
                  leader                            string, expires fencing token and lease holder
                  rejected                          hash            operator key → why
@@ -107,6 +108,10 @@ class Keys:
 
     def told_outcomes(self, instance: str) -> str:
         return self.of(f"outcomes:{instance}")
+
+    @property
+    def acts(self) -> str:
+        return self.of("acts")
 
     @property
     def outcomes(self) -> str:
