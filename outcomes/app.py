@@ -21,7 +21,7 @@ from tidegate.domain.outcomes.slo import Spans
 from tidegate.grpc_health import Health
 from tidegate.grpc_tls import server_watch
 from tidegate.grpc_tls_files import TlsMetrics, TlsWatch
-from tidegate.runtime import Service
+from tidegate.runtime import Service, now_ms
 from tidegate.settings.config_file import FileConfig, load
 from tidegate.settings.services import OutcomesSettings
 from tidegate.store.ports import Store
@@ -59,7 +59,14 @@ async def serve_on(store: Store, file: FileConfig, settings: OutcomesSettings) -
     registry = CollectorRegistry()
     service, topology = Service(SERVICE, registry), file.topology
     slos = {slo.model: slo for slo in topology.slos}
-    book = Book(steady_ms, models=topology.names, classes=Classes(topology.classes).names, slos=slos.values())
+    book = Book(
+        steady_ms,
+        models=topology.names,
+        classes=Classes(topology.classes).names,
+        slos=slos.values(),
+        split_models=topology.split_models,
+        run=f"{instance_name()}@{now_ms()}",
+    )
     logs, health = AccessLogs(book.add), Health(ACCESS_LOG)
     reporter = Reporter(store, book, list(slos), settings.tick_ms)
     Page(registry, book, logs, slos, lambda: reporter.spans)

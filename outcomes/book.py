@@ -10,6 +10,7 @@ from tidegate.domain.outcomes.ending import ENDINGS, Ending, Outcome
 from tidegate.domain.outcomes.report import Report
 from tidegate.domain.outcomes.slo import Ledger, Slo
 from tidegate.domain.outcomes.tally import Told
+from tidegate.domain.outcomes.version import Version
 from tidegate.domain.outcomes.window import Window
 
 OTHER: Final = "other"
@@ -42,7 +43,10 @@ class Place:
 
 
 class Book:
-    """One event loop's. `clock_ms` never goes back; `models` and `classes` are the names that may be labels."""
+    """One event loop's. `clock_ms` never goes back; `models` and `classes` are the names that may be labels.
+
+    Versions are counted for `split_models` alone; `run` names this life of the instance.
+    """
 
     def __init__(
         self,
@@ -51,10 +55,14 @@ class Book:
         models: Iterable[str] = (),
         classes: Iterable[str] = (),
         slos: Iterable[Slo] = (),
+        split_models: Iterable[str] = (),
+        run: str = "",
     ) -> None:
         self._clock_ms = clock_ms
         self._models, self._classes = frozenset(models), frozenset(classes)
         self._ledgers = {slo.model: Ledger(slo.ttfb_p95_ms) for slo in slos}
+        self.run = run
+        self.versions: dict[str, dict[str, Version]] = {model: {} for model in split_models}
         self.places: dict[tuple[str, str], Place] = {}
         self.by_model: dict[tuple[str, str], list[int]] = {}
         self.refusals: Counter[tuple[str, str]] = Counter()
@@ -78,6 +86,11 @@ class Book:
         if place is None:
             place = self.places[outcome.cluster, outcome.replica] = Place(now_ms)
         place.add(outcome, now_ms)
+        if (versions := self.versions.get(outcome.model)) is not None:
+            version = versions.get(outcome.cluster)
+            if version is None:
+                version = versions[outcome.cluster] = Version()
+            version.add(outcome, now_ms)
 
     def report(self) -> Report:
         """What this instance tells: every place that its window holds something of, every ledger."""
@@ -88,7 +101,13 @@ class Book:
             if now_ms - place.last_ms < PROMPTLY_MS:
                 told = place.window.tally(now_ms).told(place.window.span_ms(now_ms), place.ever)
                 clusters.setdefault(cluster, {})[replica] = told
-        return Report(clusters, {model: ledger.spans(now_ms) for model, ledger in self._ledgers.items()})
+        versions = {model: {c: one.told(now_ms) for c, one in named.items()} for model, named in self.versions.items()}
+        return Report(
+            clusters,
+            {model: ledger.spans(now_ms) for model, ledger in self._ledgers.items()},
+            {model: told for model, told in versions.items() if told},
+            self.run,
+        )
 
     def windows(self) -> Mapping[tuple[str, str], Window]:
         """The windows by cluster and replica."""

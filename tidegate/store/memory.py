@@ -16,7 +16,8 @@ from tidegate.domain.outcomes.report import Report
 from tidegate.domain.sample import EndpointSample, NodeSample, NodeTick
 from tidegate.store import schema
 from tidegate.store.acts import decode_acts, encode_acts
-from tidegate.store.outcomes import cluster_field, decode_report, encode_report, model_field
+from tidegate.store.outcomes import decode_report, encode_report
+from tidegate.store.outcomes import fields as outcome_fields
 from tidegate.store.picks import PickBatch
 from tidegate.store.ports import ClusterDecision, Event, Mix, RawOperatorKeys
 
@@ -275,11 +276,14 @@ class MemoryStore:
         """Keep the report until `ttl_ms` has passed."""
         self._outcomes[instance] = (encode_report(report), self._now() + ttl_ms)
 
-    async def outcomes(self, clusters: Sequence[str], models: Sequence[str] = ()) -> list[Report]:
+    async def outcomes(
+        self, clusters: Sequence[str], models: Sequence[str] = (), versions: Sequence[str] = ()
+    ) -> list[Report]:
         """What each instance told that has not expired."""
-        now, fields = self._now(), [*map(cluster_field, clusters), *map(model_field, models)]
+        now, asked = self._now(), (clusters, models, versions)
         told = [hash_ for hash_, expires in self._outcomes.values() if expires > now]
-        return [decode_report(clusters, models, [one.get(name) for name in fields]) for one in told] if fields else []
+        fields = outcome_fields(*asked)
+        return [decode_report(*asked, [one.get(name) for name in fields]) for one in told] if fields else []
 
     async def nudge(self) -> None:
         """Hand a word to every reader."""

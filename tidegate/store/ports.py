@@ -222,10 +222,12 @@ class Outcomes(Protocol):
     async def tell_outcomes(self, instance: str, report: Report, *, ttl_ms: int) -> None:
         """Replace what `instance` told; forgotten when `ttl_ms` passes."""
 
-    async def outcomes(self, clusters: Sequence[str], models: Sequence[str] = ()) -> list[Report]:
-        """What each instance told last of these clusters and models, in two round trips.
+    async def outcomes(
+        self, clusters: Sequence[str], models: Sequence[str] = (), versions: Sequence[str] = ()
+    ) -> list[Report]:
+        """What each instance told last of these clusters, objectives of models, and versions of models.
 
-        What is not of that shape is left out.
+        Two round trips. What is not of that shape is left out.
         """
 
 

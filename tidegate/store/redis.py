@@ -24,7 +24,8 @@ from tidegate.store import commands, schema
 from tidegate.store.acts import decode_acts, encode_acts
 from tidegate.store.commands import Command
 from tidegate.store.fields import text, texts
-from tidegate.store.outcomes import cluster_field, decode_report, encode_report, model_field
+from tidegate.store.outcomes import decode_report, encode_report
+from tidegate.store.outcomes import fields as outcome_fields
 from tidegate.store.picks import PickBatch, decode_picks, encode_picks
 from tidegate.store.ports import ClusterDecision, Event, Mix, RawOperatorKeys
 from tidegate.store.redis_connection import RedisConnection, raise_wrong_type
@@ -316,15 +317,17 @@ class RedisStore(RedisConnection):
             ]
         )
 
-    async def outcomes(self, clusters: Sequence[str], models: Sequence[str] = ()) -> list[Report]:
+    async def outcomes(
+        self, clusters: Sequence[str], models: Sequence[str] = (), versions: Sequence[str] = ()
+    ) -> list[Report]:
         """HMGET on the hash of each instance of the index."""
-        fields = [*map(cluster_field, clusters), *map(model_field, models)]
+        fields = outcome_fields(clusters, models, versions)
         [listed] = await self._read([("ZRANGE", self._keys.outcomes, 0, -1)])
         raise_wrong_type(listed, self._keys.outcomes)
         if not fields:
             return []
         told = await self._read([("HMGET", self._keys.told_outcomes(text(name)), *fields) for name in listed])
-        return [decode_report(clusters, models, values) for values in told if isinstance(values, list)]
+        return [decode_report(clusters, models, versions, values) for values in told if isinstance(values, list)]
 
     async def nudge(self) -> None:
         """PUBLISH on `decided`."""

@@ -8,14 +8,21 @@ from dataclasses import dataclass, field
 from tidegate.domain.outcomes.ending import ENDINGS, Ending
 from tidegate.domain.outcomes.slo import Spans
 from tidegate.domain.outcomes.tally import Tally, Told, merged, tally_of
+from tidegate.domain.outcomes.version import Versions
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What one instance counted in its last minute: by cluster and replica, and by model for its objectives."""
+    """What one instance counted in its last minute: by cluster and replica, and by model for its objectives.
+
+    `versions` are by model and cluster, of the last minute and of all since the instance began; `run` names that
+    life of the instance, so that a restart is seen ("": it tells nothing).
+    """
 
     clusters: Mapping[str, Mapping[str, Told]] = field(default_factory=dict)
     models: Mapping[str, Spans] = field(default_factory=dict)
+    versions: Versions = field(default_factory=dict)
+    run: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ ever wide the values spread, and however many sketches were merged.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from ddsketch.ddsketch import BaseDDSketch
@@ -66,6 +66,15 @@ class Sketch:
         sketch._fill(zip(flat[::2], flat[1::2], strict=False))
         return sketch
 
+    @classmethod
+    def of_counts(cls, counts: Mapping[int, int]) -> Sketch:
+        """The sketch whose bins have these counts, by key."""
+        sketch = cls()
+        ordered = sorted(counts)
+        steps = [key - before for before, key in zip([0, *ordered], ordered, strict=False)]
+        sketch._fill(zip(steps, (counts[key] for key in ordered), strict=True))
+        return sketch
+
     def _fill(self, bins: Iterable[tuple[int, int]]) -> None:
         store, key = DenseStore(chunk_size=32), 0
         for step, count in bins:
@@ -77,3 +86,13 @@ class Sketch:
 
 _FIRST_KEY: Final = _MAPPING.key(LEAST_MS)
 _LAST_KEY: Final = _MAPPING.key(MOST_MS)
+
+
+def most_ms(key: int) -> float:
+    """The largest value that a bin counts; it counts none up to that of the bin before."""
+    return float(_MAPPING.value(key) * (1 + _MAPPING.gamma) / 2)
+
+
+def key_of(milliseconds: float) -> int:
+    """The bin that counts a value."""
+    return int(_MAPPING.key(min(max(milliseconds, LEAST_MS), MOST_MS)))
