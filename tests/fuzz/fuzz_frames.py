@@ -1,32 +1,38 @@
 """Fuzzes the HTTP/2 half of ext_proc: `python -m tests.fuzz.fuzz_frames --count 1000000 --seed 7`.
 
-A conversation is frames as a client sends them, some of them mutated, cut into pieces anywhere. Whatever comes, nothing
-but GOAWAY ends the connection, what is said stays in proportion to what was heard, and afterwards nobody is left who
-was not told. A failure is printed with its seed, and the exit status is 1.
+A conversation is frames as a client sends them: right ones, of which it is known what they mean, or some with parts
+broken; both are cut into pieces anywhere. Whatever comes, nothing but GOAWAY ends the connection, what is said is
+legal HTTP/2 and in proportion to what was heard, what is held stays within its bounds, and afterwards nobody is left
+who was not told. Of right ones every body arrives as it was sent, and every answer within its windows.
+A failure is printed with its seed and number, and the exit status is 1.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import random
+import resource
+import signal
 import sys
+import time
 import traceback
-from collections.abc import Callable
-from struct import pack
-from typing import Final
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any, Final
 
 from grpc import StatusCode
-from hpack import Encoder
 from rich.console import Console
 from rich.progress import Progress
 
 from ext_proc.transport.grpc_calls import Call, Calls
-from ext_proc.transport.http2 import frames
 from ext_proc.transport.http2.connection import Connection
-from ext_proc.transport.http2.frames import PREFACE, frame
 from ext_proc.transport.http2.limits import Limits
+from tests.fuzz.conversation import ENDS_THE_CALL, LATE, PATH, Frame, Speaker, Talk, broken, bytes_of
+from tests.fuzz.heard import Heard
 
-LIMITS: Final = Limits(
+TIGHT: Final = Limits(
     max_concurrent_streams=8,
     max_frame_bytes=16_384,
     stream_window_bytes=2_000,
@@ -37,190 +43,212 @@ LIMITS: Final = Limits(
     idle_frames=60,
     resets=20,
 )
+ROOMY: Final = replace(TIGHT, max_concurrent_streams=32, max_buffered_bytes=30_000, idle_frames=200)
+"""For right conversations, which break none of these."""
+RIGHT: Final = 0.3
 MOST_SAID: Final = 2_000
 SAID_PER_BYTE: Final = 40
-"""Of output for a byte of input: a message of 5 bytes is answered by 64, any frame by a reset of 13."""
+"""Of output for a byte of input: a message of 6 bytes is answered by 64, any frame by a reset of 13."""
+MOST_TABLE: Final = 4_096
 MOST_FAILURES: Final = 10
-PATH: Final = b"/s/M"
-FIELDS: Final = (
-    (":method", "POST"),
-    (":scheme", "http"),
-    (":path", PATH.decode()),
-    ("content-type", "application/grpc"),
-    ("te", "trailers"),
-    ("grpc-timeout", "1S"),
-    ("content-length", "7"),
-    ("x-any", "y" * 50),
-    ("", "z"),
-    ("Upper", " bad"),
-)
-USUAL_KINDS: Final = (0, 0, 0, 0, 1, 1, 1, 2, 3, 4, 6, 8, 8, 7)
-OF_THE_CONNECTION: Final = frozenset({frames.SETTINGS, frames.PING, frames.GOAWAY})
-RIGHT: Final = 0.97
-SHORT_BLOCKS: Final = (b"\x83\x86\x84", b"\xbe", b"\x82\x86\x84\x41\x8a\xff", b"\x20", b"\x3f\xe1\xff\x03", b"\xff" * 6)
+HANGS_AFTER_SECONDS: Final = 5.0
 
 
 class Echo:
-    """Answers each message; a long one ends the call."""
+    """Answers each message with its reverse: at once, later, or for the last time."""
 
-    def __init__(self, call: Call, told: Told) -> None:
-        self._call, self._told = call, told
-        told.open += 1
-        self._open = True
+    def __init__(self, call: Call, world: World) -> None:
+        self._call, self._world = call, world
+        self._heard = world.heard.setdefault(call.stream.id, [])
+        self._late: list[bytes] = []
+        self._open, self._half_closed = True, False
+        world.open += 1
 
     def message(self, data: bytes | memoryview) -> None:
-        self._call.send(b"answer" * 10)
-        if len(data) > 100:
-            self._call.finish(StatusCode.INTERNAL, "too long for me")
+        message = bytes(data)
+        self._heard.append(message)
+        if message[:1] == LATE:
+            self._late.append(message)
+            self._world.late.append(self.answer)
+            return
+        self._call.send(message[::-1])
+        if message[:1] == ENDS_THE_CALL:
+            self._call.finish(StatusCode.INTERNAL, "as told")
             self.gone()
 
+    def answer(self) -> None:
+        self._call.send(self._late.pop()[::-1])
+        self._end()
+
     def half_closed(self) -> None:
-        self._call.finish()
-        self.gone()
+        self._half_closed = True
+        self._end()
 
     def gone(self) -> None:
         if self._open:
             self._open = False
-            self._told.open -= 1
+            self._world.open -= 1
+
+    def _end(self) -> None:
+        if self._half_closed and not self._late and self._open:
+            self._call.finish()
+            self.gone()
 
 
-class Told:
-    """Calls that were begun and not ended, and timers that were set and not cancelled."""
+class World:
+    """A server's connection, and everything that it told or set."""
 
-    def __init__(self) -> None:
-        self.open = self.timers = 0
+    def __init__(self, limits: Limits) -> None:
+        self.open = 0
+        self.heard: dict[int, list[bytes]] = {}
+        self.late: list[Callable[[], None]] = []
+        self.timers: dict[int, Callable[[], None]] = {}
+        self.limits = limits
+        self.calls = Calls(
+            {PATH: lambda call: Echo(call, self)},
+            self._after,
+            lambda: None,
+            max_message_bytes=1_000,
+            max_buffered_bytes=limits.max_buffered_bytes,
+        )
+        self.connection = self.calls.connection = Connection(self.calls, limits)
 
-    def after(self, seconds: float, callback: Callable[[], None]) -> Callable[[], object]:
-        self.timers += 1
+    def _after(self, _: float, callback: Callable[[], None]) -> Callable[[], object]:
+        number = len(self.timers) + 1
+        while number in self.timers:
+            number += 1
+        self.timers[number] = callback
+        return lambda: self.timers.pop(number, None)
 
-        def cancel() -> None:
-            self.timers -= 1
+    def stir(self, choose: random.Random, *, deadlines: bool) -> None:
+        """What happens by itself: a late answer comes, a deadline passes."""
+        if self.late and choose.random() < 0.5:
+            self.late.pop(choose.randrange(len(self.late)))()
+        if deadlines and self.timers and choose.random() < 0.1:
+            self.timers.pop(choose.choice(tuple(self.timers)))()
 
-        return cancel
+    def check_bounds(self) -> None:
+        """What is held stays below what `limits` allow."""
+        connection, limits = self.connection, self.limits
+        assert self.calls._buffered <= limits.max_buffered_bytes, "more is held of messages than may be"
+        assert len(connection._rest) <= limits.max_frame_bytes + 9, "more is held than a frame"
+        block = connection._block
+        assert block is None or len(block.bytes) <= limits.max_header_block_bytes, "a block too long"
+        assert len(connection.streams) <= limits.max_concurrent_streams, "too many streams"
+        assert connection._headers._decoder.header_table._current_size <= MOST_TABLE, "a table too large"
 
-
-def conversation(choose: random.Random) -> list[bytes]:
-    """What a client sends, in pieces."""
-    encoder, said = Encoder(), [PREFACE, frames.settings({}), frames.SETTINGS_ACK]
-    opened: list[int] = []
-    said += [_one(choose, encoder, opened) for _ in range(choose.randrange(1, 40))]
-    whole = b"".join(said)
-    if choose.random() < 0.1:
-        whole = whole[: choose.randrange(len(whole))] + choose.randbytes(choose.randrange(200))
-    return _cut(choose, whole)
-
-
-def _one(choose: random.Random, encoder: Encoder, opened: list[int]) -> bytes:
-    """A frame: a right one mostly, else one with any type, flags and stream."""
-    kind = choose.choice(USUAL_KINDS)
-    if choose.random() < RIGHT:
-        if not opened and kind not in OF_THE_CONNECTION:
-            kind = frames.HEADERS
-        stream, flags, payload = _right(choose, encoder, kind, opened)
-        return frame(kind, flags, stream, payload)
-    if choose.random() < 0.3:
-        kind = choose.randrange(256)
-    stream = choose.choice((0, 1, 3, 5, 7, 9, 11, 2, choose.randrange(1 << 31)))
-    flags = choose.choice((0, 1, 4, 5, 4, 5, 8, 9, 12, 32, 36, choose.randrange(256)))
-    made = frame(kind, flags, stream, _payload(choose, encoder, kind))
-    return _mutated(choose, made) if choose.random() < 0.5 else made
-
-
-def _right(choose: random.Random, encoder: Encoder, kind: int, opened: list[int]) -> tuple[int, int, bytes]:
-    """Stream, flags and payload that suit the type, as far as one can tell without hearing the answers."""
-    if kind == frames.HEADERS:
-        opened.append(2 * len(opened) + 1)
-        fields = [*FIELDS[: choose.choice((5, 5, 6, 7))], *FIELDS[7 : choose.choice((7, 8))]]
-        return opened[-1], choose.choice((4, 4, 4, 5)), encoder.encode(fields)
-    if kind in OF_THE_CONNECTION:
-        payload = {frames.PING: b"12345678", frames.GOAWAY: b"\0" * 8}.get(kind)
-        if payload is None and kind == frames.SETTINGS:
-            payload = frames.SETTING.pack(choose.choice((1, 4, 6, 9)), choose.choice((0, 10, 1_000, 65_535)))
-        return 0, 0, payload if payload is not None else b""
-    stream = choose.choice(opened)
-    if kind == frames.DATA:
-        end, padded = choose.random() < 0.3, choose.random() < 0.2
-        payload = _payload(choose, encoder, kind)
-        return stream, int(end) | 8 * int(padded), b"\3" + payload + b"\0\0\0" if padded else payload
-    return stream, 0, b"\0\0\0\1" + (b"\0" if kind == frames.PRIORITY else b"")
+    def check_left(self) -> None:
+        """Nothing is left of a connection that is lost."""
+        held = [stream.call.reading.have for stream in self.connection.streams.values() if stream.call is not None]
+        assert self.calls._buffered == sum(held), "the account of what is held is wrong"
+        self.connection.lost()
+        connection = self.connection
+        left = (self.open, self.timers, connection.streams, self.calls._buffered)
+        assert left == (0, {}, {}, 0), f"left behind: {left}"
+        assert (connection.sender._blocked, connection._closing) == ({}, {}), "streams wait for a client that is gone"
 
 
-def _payload(choose: random.Random, encoder: Encoder, kind: int) -> bytes:
-    if kind in {frames.HEADERS, frames.CONTINUATION}:
-        if choose.random() < 0.2:
-            return choose.choice(SHORT_BLOCKS) + choose.randbytes(choose.randrange(4))
-        count = 5 if choose.random() < 0.7 else choose.randrange(len(FIELDS) + 1)
-        return encoder.encode(list(FIELDS[:count])) if count else b""
-    if kind == frames.DATA:
-        size = choose.choice((0, 1, 50, 300, 70_000))
-        body = pack(">BI", choose.choice((0, 0, 0, 1)), size) + choose.randbytes(min(size, 1_900))
-        return body[: choose.choice((1, 4, 5, len(body), len(body)))]
-    if kind == frames.SETTINGS:
-        key, value = choose.randrange(1, 8), choose.choice((0, 1, 100, 16_384, 1 << 30, (1 << 32) - 1))
-        return frames.SETTING.pack(key, value) * choose.choice((0, 1, 1, 3))
-    return choose.choice((b"12345678", b"\0\0\0\1", b"\0\0\0\0\7", b"", choose.randbytes(choose.randrange(20))))
+def one(choose: random.Random) -> str:
+    """A conversation and how it ended. Raises AssertionError, or whatever the connection raised."""
+    right = choose.random() < RIGHT
+    talk = Speaker(choose).speak()
+    said = talk.frames if right else broken(choose, talk.frames)
+    world, heard = World(ROOMY if right else TIGHT), Heard(exact=right)
+    _converse(choose, world, heard, bytes_of(choose, said, right=right), said)
+    if right:
+        _check_right(talk, world, heard)
+    world.check_left()
+    fault = world.connection.fault
+    return "right" if right else fault.code.name if fault else "open"
 
 
-def _mutated(choose: random.Random, data: bytes) -> bytes:
-    bent = bytearray(data)
-    for _ in range(choose.randrange(1, 4)):
-        bent[choose.randrange(len(bent))] = choose.randrange(256)
-    return bytes(bent)
-
-
-def _cut(choose: random.Random, data: bytes) -> list[bytes]:
-    places = sorted(choose.randrange(len(data) + 1) for _ in range(choose.randrange(6)))
-    return [data[a:b] for a, b in zip([0, *places], [*places, len(data)], strict=True) if a < b]
-
-
-def check(pieces: list[bytes]) -> str:
-    """How the connection ended. Raises AssertionError, or whatever the connection raised."""
-    told = Told()
-    calls = Calls(
-        {PATH: lambda call: Echo(call, told)},
-        told.after,
-        lambda: None,
-        max_message_bytes=1_000,
-        max_buffered_bytes=LIMITS.max_buffered_bytes,
-    )
-    connection = calls.connection = Connection(calls, LIMITS)
-    heard = said = 0
+def _converse(choose: random.Random, world: World, heard: Heard, pieces: list[bytes], said: list[Frame]) -> None:
+    connection, received, sent = world.connection, 0, 0
+    grants = _grants(said) if heard.exact else iter(())
+    due = next(grants, None)
     for at, piece in enumerate(pieces):
+        received += len(piece)
+        while due is not None and due[0] <= received:
+            heard.grant(due[1])
+            due = next(grants, None)
         connection.receive(piece, at / 100)
-        heard += len(piece)
-        said += len(connection.sender.take())
-        assert calls._buffered <= LIMITS.max_buffered_bytes, "more is held than may be"
-        assert said <= MOST_SAID + SAID_PER_BYTE * heard, f"{said} bytes said for {heard}"
-    held = [stream.call.reading.have for stream in connection.streams.values() if stream.call is not None]
-    assert calls._buffered == sum(held), "the account of what is held is wrong"
-    connection.lost()
-    left = (
-        told.open,
-        told.timers,
-        connection.streams,
-        calls._buffered,
-        connection.sender._blocked,
-        connection._closing,
-    )
-    assert left == (0, 0, {}, 0, {}, {}), f"left behind: {left}"
-    return connection.fault.code.name if connection.fault else "open"
+        world.check_bounds()
+        world.stir(choose, deadlines=not heard.exact)
+        sent += _listen(world, heard)
+        assert sent <= MOST_SAID + SAID_PER_BYTE * received, f"{sent} bytes said for {received}"
+    while world.late:
+        world.late.pop()()
+    _listen(world, heard)
 
 
-def run(count: int, seed: int, progress: Progress | None = None) -> tuple[dict[str, int], list[str]]:
-    """How `count` connections ended, and the failures. Each conversation has a seed of its own: `seed`, and its number."""
-    task = progress.add_task("connections", total=count) if progress else None
-    ends: dict[str, int] = {}
+def _listen(world: World, heard: Heard) -> int:
+    raw = world.connection.sender.take()
+    heard.hear(raw)
+    assert bool(heard.goaway) is world.connection.closed, "closed without a word, or open behind an error"
+    return len(raw)
+
+
+def _grants(said: list[Frame]) -> Iterator[tuple[int, Frame]]:
+    """Each frame with where it ends, counted in bytes from the begin of the connection."""
+    end = 24 + 9 + 9
+    for frame in said:
+        end += 9 + len(frame.payload)
+        yield end, frame
+
+
+def _check_right(talk: Talk, world: World, heard: Heard) -> None:
+    assert heard.goaway is None, f"a right conversation ended with {world.connection.fault!r}"
+    for stream, sent in talk.messages.items():
+        ends = [at for at, message in enumerate(sent) if message[:1] == ENDS_THE_CALL]
+        taken = sent[: ends[0] + 1] if ends else sent
+        assert world.heard.get(stream, []) == taken, f"{stream} heard other messages than were sent"
+        if stream in talk.ended:
+            assert heard.status[stream] == (b"13" if ends else b"0"), f"{stream} ended with {heard.status[stream]!r}"
+            if not ends:
+                assert sorted(_messages(heard.bodies[stream])) == sorted(message[::-1] for message in taken)
+
+
+def _messages(body: bytes) -> Iterator[bytes]:
+    while body:
+        size = int.from_bytes(body[1:5], "big")
+        yield body[5 : 5 + size]
+        body = body[5 + size :]
+
+
+def run(
+    count: int, seed: int, *, first: int = 0, told: Callable[[int], None] = lambda _: None
+) -> tuple[Counter[str], list[str]]:
+    """How `count` conversations ended, and the failures. Each has a seed of its own: `seed`, and its number."""
+    ends: Counter[str] = Counter()
     failures: list[str] = []
-    for at in range(count):
-        pieces = conversation(random.Random(f"{seed} {at}"))
+    for at in range(first, first + count):
         try:
-            end = check(pieces)
-            ends[end] = ends.get(end, 0) + 1
+            ends[one(random.Random(f"{seed} {at}"))] += 1
         except Exception:  # noqa: BLE001 - whatever it is, it is the finding
-            failures.append(f"{traceback.format_exc()}\n--seed {seed}, number {at}: {pieces!r}")
-        if progress and task is not None and at % 1000 == 0:
-            progress.update(task, completed=at)
+            failures.append(f"{traceback.format_exc()}\n--seed {seed} --first {at} --count 1")
+        if at % 500 == 0:
+            told(at - first)
     return ends, failures
+
+
+@contextlib.contextmanager
+def no_hangs(told: Callable[[int], None]) -> Iterator[Callable[[int], None]]:
+    """Raises TimeoutError in whatever spends more than some seconds of CPU between two words to `told`."""
+
+    def hangs(*_: Any) -> None:
+        raise TimeoutError(f"no end within {HANGS_AFTER_SECONDS:.0f} s of CPU")
+
+    def alive(at: int) -> None:
+        signal.setitimer(signal.ITIMER_VIRTUAL, HANGS_AFTER_SECONDS)
+        told(at)
+
+    before = signal.signal(signal.SIGVTALRM, hangs)
+    try:
+        alive(0)
+        yield alive
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        signal.signal(signal.SIGVTALRM, before)
 
 
 def main() -> int:
@@ -228,11 +256,18 @@ def main() -> int:
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("--count", type=int, default=100_000)
     arguments.add_argument("--seed", type=int, default=1)
+    arguments.add_argument("--first", type=int, default=0, help="the number of the first conversation")
     options = arguments.parse_args()
-    with Progress() as progress:
-        ends, failures = run(options.count, options.seed, progress)
+    began = time.process_time()
+    with Progress(*Progress.get_default_columns(), "{task.completed}") as progress:
+        task = progress.add_task("conversations", total=options.count)
+        with no_hangs(lambda at: progress.update(task, completed=at)) as alive:
+            ends, failures = run(options.count, options.seed, first=options.first, told=alive)
+    seconds = time.process_time() - began
     say = Console().print
-    say(f"{options.count} connections, {dict(sorted(ends.items()))}")
+    say(f"{options.count} conversations, seed {options.seed}: {dict(sorted(ends.items()))}, {len(failures)} failures")
+    peak_mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    say(f"{options.count / seconds:.0f} a second of CPU, {seconds:.0f} s in all; at most {peak_mib:.0f} MiB resident")
     for failure in failures[:MOST_FAILURES]:
         say(f"FAILURE\n{failure}", markup=False)
     return 1 if failures else 0

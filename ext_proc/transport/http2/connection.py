@@ -112,6 +112,7 @@ class Connection:
     def lost(self) -> None:
         """The client is gone: every stream is over."""
         self.closed = True
+        self._rest, self._block, self._data = b"", None, None
         streams, self.streams = tuple(self.streams.values()), {}
         self._closing.clear()
         for stream in streams:
@@ -255,6 +256,8 @@ class Connection:
             raise Http2ConnectionError(ErrorCode.PROTOCOL_ERROR, "the first frame is not SETTINGS")
 
     def _fail(self, fault: Http2StreamError) -> None:
+        if self._is_idle(fault.stream_id):  # which cannot be reset (section 6.4)
+            raise Http2ConnectionError(fault.code, str(fault))
         stream = self._popped(fault.stream_id)
         self._remember(fault.stream_id)
         self.sender.write(frames.reset(fault.stream_id, fault.code))
@@ -363,27 +366,27 @@ class Connection:
                 raise Http2ConnectionError(ErrorCode.FRAME_SIZE_ERROR, "HEADERS without the priority that it announces")
             payload = payload[5:]
         end = bool(flags & END_STREAM)
+        if len(payload) > self._limits.max_header_block_bytes:
+            raise Http2ConnectionError(ErrorCode.ENHANCE_YOUR_CALM, "header block too long")
         if flags & END_HEADERS:
             self._section(stream_id, bytes(payload), end=end)
         else:
             self._block = _Block(stream_id, end)
-            self._extend_block(self._block, payload)
+            self._block.bytes += payload
 
     def _on_continuation(self, stream_id: int, flags: int, payload: memoryview) -> None:
         block = self._block
         if block is None or block.stream_id != stream_id:
             raise Http2ConnectionError(ErrorCode.PROTOCOL_ERROR, "CONTINUATION without a header block")
         block.continuations += 1
-        self._extend_block(block, payload)
+        limits = self._limits
+        too_long = len(block.bytes) + len(payload) > limits.max_header_block_bytes
+        if too_long or block.continuations > limits.max_continuations:
+            raise Http2ConnectionError(ErrorCode.ENHANCE_YOUR_CALM, "header block too long")
+        block.bytes += payload
         if flags & END_HEADERS:
             self._block = None
             self._section(stream_id, bytes(block.bytes), end=block.end)
-
-    def _extend_block(self, block: _Block, payload: memoryview) -> None:
-        block.bytes += payload
-        limits = self._limits
-        if len(block.bytes) > limits.max_header_block_bytes or block.continuations > limits.max_continuations:
-            raise Http2ConnectionError(ErrorCode.ENHANCE_YOUR_CALM, "header block too long")
 
     def _section(self, stream_id: int, block: bytes, *, end: bool) -> None:
         stream = self.streams.get(stream_id)
@@ -518,8 +521,12 @@ class Connection:
             for stream in [one for one in self._closing.values() if not one.pending]:
                 self._finished(stream)
 
+    def _is_idle(self, stream_id: int) -> bool:
+        """Never opened; even ones never are."""
+        return not stream_id & 1 or stream_id > self._highest
+
     def _must_not_be_idle(self, stream_id: int, name: str) -> None:
-        if not stream_id & 1 or stream_id > self._highest:
+        if self._is_idle(stream_id):
             raise Http2ConnectionError(ErrorCode.PROTOCOL_ERROR, f"{name} on stream {stream_id}, which is not open")
 
 

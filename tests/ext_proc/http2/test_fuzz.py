@@ -6,6 +6,7 @@ from tests.fuzz.fuzz_frames import run
 
 
 def test_whatever_comes_the_connection_ends_well() -> None:
-    ends, failures = run(700, seed=5)
+    ends, failures = run(1_500, seed=5)
     assert failures == []
-    assert {"open", "PROTOCOL_ERROR", "COMPRESSION_ERROR", "FRAME_SIZE_ERROR"} <= ends.keys()
+    assert {"open", "right", "PROTOCOL_ERROR", "COMPRESSION_ERROR", "FRAME_SIZE_ERROR"} <= ends.keys()
+    assert ends["right"] > 300

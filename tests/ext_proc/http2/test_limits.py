@@ -92,6 +92,18 @@ def test_a_header_block_without_end_is_held_up_to_the_bound() -> None:
     assert client.goaway() is CALM
 
 
+def test_a_header_block_in_one_frame_has_the_same_bound() -> None:
+    client = Client(Limits(max_header_block_bytes=10_000))
+    client.say(frame(HEADERS, END_HEADERS, 1, b"\x20" * 10_001))
+    assert client.goaway() is CALM
+
+
+def test_nothing_of_what_was_said_is_held_behind_the_end() -> None:
+    client = Client(Limits(max_header_block_bytes=10_000))
+    client.say(frame(HEADERS, 0, 1, b"x" * 9_000), frame(CONTINUATION, 0, 1, b"x" * 2_000), b"rest")
+    assert (client.connection._block, client.connection._rest) == (None, b"")
+
+
 def test_an_hpack_bomb_is_not_unpacked() -> None:
     """One large field in the table, named by one byte a thousand times."""
     client = Client()

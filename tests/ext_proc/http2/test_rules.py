@@ -79,6 +79,7 @@ CONNECTION_ERRORS: Final = {
     "6.2 DATA between HEADERS and CONTINUATION": ([headers(flags=0), data(1, b"x")], E.PROTOCOL_ERROR),
     "6.2 HEADERS between HEADERS and CONTINUATION": ([headers(flags=0), headers(3)], E.PROTOCOL_ERROR),
     "6.2 an unknown frame inside a header block": ([headers(flags=0), frame(0x99, 0, 1, b"")], E.PROTOCOL_ERROR),
+    "6.3 PRIORITY of four bytes on an idle stream, which cannot be reset": ([frame(PRIORITY, 0, 1, b"\0\0\0\0")], E.FRAME_SIZE_ERROR),
     "6.3 PRIORITY on stream 0": ([frame(PRIORITY, 0, 0, b"\0\0\0\0\0")], E.PROTOCOL_ERROR),
     "6.4 RST_STREAM on stream 0": ([frame(RST_STREAM, 0, 0, U32.pack(8))], E.PROTOCOL_ERROR),
     "6.4 RST_STREAM of three bytes": ([headers(), frame(RST_STREAM, 0, 1, b"abc")], E.FRAME_SIZE_ERROR),
