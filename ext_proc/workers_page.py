@@ -1,24 +1,22 @@
-"""The metrics page of several workers: one target for Prometheus, every series with the worker that it is of."""
+"""The metrics page of several workers: one target for Prometheus, every series summed over them."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, Final
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final
 
 import aiohttp
 from aiohttp import web
 from prometheus_client import CollectorRegistry
-from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
-from prometheus_client.metrics_core import Metric
-from prometheus_client.parser import text_string_to_metric_families
+from prometheus_client.metrics_core import CounterMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from ext_proc.workers_sums import Sums
 from tidegate.domain.errors import ConfigError
-from tidegate.telemetry import bind_page
+from tidegate.exposition import Families, decode_life, life_of
+from tidegate.telemetry import LIFE_PATH, bind_page, metrics_response
 
-PARENT: Final = "parent"
-"""The label of the series that are of no worker."""
 PATIENCE_SECONDS: Final = 1.0
 
 
@@ -31,7 +29,9 @@ class WorkersPage:
         addresses: Callable[[], Mapping[str, str | None]],
         stopping: Callable[[], bool],
     ) -> None:
-        self._registry, self._addresses, self._stopping = registry, addresses, stopping
+        self._own, self._addresses, self._stopping = Families(registry), addresses, stopping
+        self._sums, self._looking = Sums(), asyncio.Lock()
+        registry.register(_Shares(self._sums))
         self._runner: web.AppRunner | None = None
         self._session: aiohttp.ClientSession | None = None
 
@@ -61,11 +61,12 @@ class WorkersPage:
         if self._session is not None:
             await self._session.close()
 
-    async def _metrics(self, _: web.Request) -> web.Response:
-        pages = {PARENT: generate_latest(self._registry).decode(), **await self._ask("/metrics")}
-        merged = CollectorRegistry()
-        merged.register(_Merged(pages))
-        return web.Response(body=generate_latest(merged), headers={"Content-Type": CONTENT_TYPE_LATEST})
+    async def _metrics(self, request: web.Request) -> web.Response:
+        async with self._looking:  # of two scrapes at once, the slower one would bring back a life that has ended
+            read = {worker: decode_life(page) for worker, page in (await self._ask(LIFE_PATH)).items()}
+            self._sums.heard({worker: life for worker, life in read.items() if life is not None})
+            summed = self._sums.summed(life_of("parent", self._own))
+        return metrics_response(summed, request)
 
     async def _healthz(self, _: web.Request) -> web.Response:
         if self._stopping():
@@ -79,38 +80,34 @@ class WorkersPage:
         if not (count.isascii() and count.isdigit() and len(count) <= 9):
             return web.Response(status=400, text="n has to be a whole number\n")
         pages = await self._ask(f"/debug/last?n={count}")
-        body = ",".join(f'"{worker}":{page}' for worker, page in pages.items())
+        body = ",".join(f'"{worker}":{page.decode()}' for worker, page in pages.items())
         return web.Response(text=f"{{{body}}}", content_type="application/json")
 
-    async def _ask(self, path: str) -> dict[str, str]:
+    async def _ask(self, path: str) -> dict[str, bytes]:
         """The page of each worker that answers."""
         asked = {worker: address for worker, address in self._addresses().items() if address is not None}
         pages = await asyncio.gather(*(self._page(address, path) for address in asked.values()))
         return {worker: page for worker, page in zip(asked, pages, strict=True) if page is not None}
 
-    async def _page(self, address: str, path: str) -> str | None:
+    async def _page(self, address: str, path: str) -> bytes | None:
         assert self._session is not None
         try:
             async with self._session.get(f"http://{address}{path}") as response:
-                return await response.text() if response.status == 200 else None
+                return await response.read() if response.status == 200 else None
         except (aiohttp.ClientError, TimeoutError):
             return None
 
 
-class _Merged(Collector):
-    """The families of several pages, each once, its samples labelled with their page."""
+class _Shares(Collector):
+    """How the workers share the work: the one thing that a sum does not show."""
 
-    def __init__(self, pages: Mapping[str, str]) -> None:
-        self._pages = pages
+    def __init__(self, sums: Sums) -> None:
+        self._sums = sums
 
     def collect(self) -> Iterator[Metric]:
-        families: dict[str, Metric] = {}
-        for worker, page in self._pages.items():
-            for family in text_string_to_metric_families(page):
-                merged = families.setdefault(family.name, Metric(family.name, family.documentation, family.type))
-                merged.samples += _labelled(family.samples, worker)
-        yield from families.values()
-
-
-def _labelled(samples: Iterable[Any], worker: str) -> list[Any]:
-    return [sample._replace(labels={**sample.labels, "worker": worker}) for sample in samples]
+        decisions = CounterMetricFamily(
+            "tidegate_ext_proc_worker_decisions", "Decisions of a worker since it started", labels=["worker"]
+        )
+        for worker, count in self._sums.by_worker("tidegate_ext_proc_decision_seconds_count").items():
+            decisions.add_metric([worker], count)
+        yield decisions

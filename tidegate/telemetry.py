@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import logging
+import secrets
 import sys
 from collections.abc import Callable, Mapping
 from functools import partial
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Final
 
 import structlog
 from aiohttp import web
 from prometheus_client import CollectorRegistry
-from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+from prometheus_client.registry import Collector
 
 from tidegate.domain.errors import ConfigError
 from tidegate.domain.topology import split_listen
+from tidegate.exposition import Families, encode_life, life_of, page_of
 
 
 def configure_logs(level: str, log_format: str) -> None:
@@ -40,10 +42,14 @@ LastOf = Callable[[int], list[Any]]
 """The newest `n` of something, JSON-able."""
 
 
+LIFE_PATH: Final = "/metrics/life"
+
+
 class MetricsPage:
     """`/metrics` and `/healthz` on one port. `health()` returns None when well, else a sentence (503).
 
-    `lists` adds pages by path that answer `?n=N` (1 unless given) with JSON.
+    `lists` adds pages by path that answer `?n=N` (1 unless given) with JSON. LIFE_PATH tells what `/metrics` does as
+    values, for the process that sums several.
     """
 
     def __init__(
@@ -52,7 +58,8 @@ class MetricsPage:
         health: Callable[[], str | None],
         lists: Mapping[str, LastOf] = MappingProxyType({}),
     ) -> None:
-        self._registry, self._health, self._lists = registry, health, lists
+        self._families, self._health, self._lists = Families(registry), health, lists
+        self._life = secrets.token_hex(8)
         self._runner: web.AppRunner | None = None
 
     async def start(self, listen: str | None) -> str | None:
@@ -64,6 +71,7 @@ class MetricsPage:
             return None
         app = web.Application()
         app.router.add_get("/metrics", self._metrics)
+        app.router.add_get(LIFE_PATH, self._told)
         app.router.add_get("/healthz", self._healthz)
         for path, last in self._lists.items():
             app.router.add_get(path, partial(_listed, last))
@@ -75,12 +83,21 @@ class MetricsPage:
         if self._runner is not None:
             await self._runner.cleanup()
 
-    async def _metrics(self, _: web.Request) -> web.Response:
-        return web.Response(body=generate_latest(self._registry), headers={"Content-Type": CONTENT_TYPE_LATEST})
+    async def _metrics(self, request: web.Request) -> web.Response:
+        return metrics_response(self._families, request)
+
+    async def _told(self, _: web.Request) -> web.Response:
+        return web.Response(body=encode_life(life_of(self._life, self._families)))
 
     async def _healthz(self, _: web.Request) -> web.Response:
         trouble = self._health()
         return web.Response(status=503 if trouble else 200, text=trouble or "ok\n")
+
+
+def metrics_response(source: Collector, request: web.Request) -> web.Response:
+    """The page in the format and the encoding that the request accepts."""
+    page = page_of(source, request.headers.get("Accept"), request.headers.get("Accept-Encoding"))
+    return web.Response(body=page.body, headers=page.headers)
 
 
 async def bind_page(runner: web.AppRunner, listen: str) -> str:

@@ -49,11 +49,11 @@ class Crew:
         return float(found[1]) if found else None
 
     def serving(self) -> bool:
-        return self.value('tidegate_ext_proc_workers{worker="parent"}') == 2
+        return self.value("tidegate_ext_proc_workers") == 2
 
     def decided(self) -> list[float]:
         """Decisions of each worker since it started."""
-        series = 'tidegate_ext_proc_decision_seconds_count{worker="%d"}'
+        series = 'tidegate_ext_proc_worker_decisions_total{worker="%d"}'
         return [self.value(series % number) or 0 for number in (1, 2)]
 
     def pids(self) -> set[int]:
@@ -130,7 +130,7 @@ async def test_workers_share_a_port_and_a_page_and_each_has_a_port_of_its_own(cr
 async def test_a_worker_that_dies_is_started_again_and_the_other_serves_on(crew: Crew) -> None:
     killed = min(crew.pids())
     os.kill(killed, signal.SIGKILL)
-    wait_until(lambda: crew.value('tidegate_ext_proc_workers{worker="parent"}') == 1, what="one worker gone")
+    wait_until(lambda: crew.value("tidegate_ext_proc_workers") == 1, what="one worker gone")
     await crew.ask(crew.port)
     wait_until(crew.serving, deadline_seconds=40, what="both workers serving again")
     assert killed not in crew.pids()

@@ -62,8 +62,10 @@ def acquainted(up: Up, workers: int) -> bool:
 def dispatched(up: Up) -> Counter[str]:
     """Requests decided, by worker."""
     page = httpx.get(up.ready["metrics"]["ext_proc"], timeout=10).text
-    series = r'^tidegate_ext_proc_decision_seconds_count(?:\{worker="(\d+)"\})? (\S+)$'
-    return Counter({worker or "1": int(float(count)) for worker, count in re.findall(series, page, re.MULTILINE)})
+    series = r'^tidegate_ext_proc_worker_decisions_total\{worker="(\d+)"\} (\S+)$'
+    by_worker = re.findall(series, page, re.MULTILINE)
+    alone = re.findall(r"^tidegate_ext_proc_decision_seconds_count() (\S+)$", page, re.MULTILINE)
+    return Counter({worker or "1": int(float(count)) for worker, count in by_worker or alone})
 
 
 async def burst(up: Up) -> Counter[str]:
