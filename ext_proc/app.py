@@ -77,10 +77,14 @@ async def serve(settings: ExtProcSettings, worker: WorkerOrder | None = None) ->
 
 
 async def serve_on(
-    store: Store, file: FileConfig, settings: ExtProcSettings, worker: WorkerOrder | None = None
+    store: Store,
+    file: FileConfig,
+    settings: ExtProcSettings,
+    worker: WorkerOrder | None = None,
+    registry: CollectorRegistry | None = None,
 ) -> None:
-    """`serve` on a given store, which stays open."""
-    registry = CollectorRegistry()
+    """`serve` on a given store, which stays open; the metrics on `registry`, where one is given."""
+    registry = CollectorRegistry() if registry is None else registry
     service = Service("ext_proc", registry)
     clock = StoreClock(store)
     shared = SharedPicks(store, instance_name(), clock)
@@ -147,13 +151,15 @@ async def serve_on(
     log.info("ext_proc serves", **info)
     if worker is not None:
         say_ready(info)
-    await service.run_until_stopped()
-    health.drain()
-    await asyncio.sleep(DRAIN_SECONDS)
-    gates.stop()
-    await asyncio.gather(*(server.stop(GRACE_SECONDS) for server in servers.values()))
-    await page.stop()
-    await _leave(store)
+    try:
+        await service.run_until_stopped()
+        health.drain()
+        await asyncio.sleep(DRAIN_SECONDS)
+    finally:
+        gates.stop()
+        await asyncio.gather(*(server.stop(GRACE_SECONDS) for server in servers.values()))
+        await page.stop()
+        await _leave(store)
 
 
 def instance_name() -> str:

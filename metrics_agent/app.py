@@ -72,13 +72,19 @@ def _world(settings: AgentSettings) -> tuple[str, str, Topology]:
     return section.url, section.prefix, Topology(())
 
 
-async def serve_on(store: Store, topology: Topology, settings: AgentSettings, gpus: GpuReader) -> None:
+async def serve_on(
+    store: Store,
+    topology: Topology,
+    settings: AgentSettings,
+    gpus: GpuReader,
+    registry: CollectorRegistry | None = None,
+) -> None:
     """`serve` on a given store, which stays open, and a GPU reader, which is stopped at the end.
 
-    Raises ConfigError for a flag that is wrong, and for a certificate of the file that cannot be used.
+    Metrics are on `registry`, where one is given. Raises ConfigError for a flag that is wrong, and for a certificate of the file that cannot be used.
     """
     fixed = each_once([*targets(topology, settings.node, all_nodes=settings.all_nodes), *read_flags(settings.engine)])
-    registry = CollectorRegistry()
+    registry = CollectorRegistry() if registry is None else registry
     service, instruments, clock = Service("agent", registry), Instruments(registry), StoreClock(store)
     tls = EngineTls(topology)
     pages = HttpPages(settings.timeout_ms / 1000, tls_of=tls.of)

@@ -54,9 +54,14 @@ async def serve(settings: OutcomesSettings) -> None:
         await store.close()
 
 
-async def serve_on(store: Store, file: FileConfig, settings: OutcomesSettings) -> None:
-    """`serve` on a given store, which stays open. A store that fails is retried; counting goes on meanwhile."""
-    registry = CollectorRegistry()
+async def serve_on(
+    store: Store, file: FileConfig, settings: OutcomesSettings, registry: CollectorRegistry | None = None
+) -> None:
+    """`serve` on a given store, which stays open. A store that fails is retried; counting goes on meanwhile.
+
+    Metrics are on `registry`, where one is given.
+    """
+    registry = CollectorRegistry() if registry is None else registry
     service, topology = Service(SERVICE, registry), file.topology
     slos = {slo.model: slo for slo in topology.slos}
     book = Book(

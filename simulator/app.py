@@ -75,7 +75,7 @@ async def start(settings: EngineSimSettings, registry: CollectorRegistry | None 
 async def serve(settings: EngineSimSettings) -> None:
     """Run `tidegate engine-sim` until SIGTERM or SIGINT. Prints one line with its address once it listens."""
     telemetry.configure_logs(settings.log_level, settings.log_format)
-    registry = CollectorRegistry()
+    registry = CollectorRegistry()  # of the process; the engine's own page holds what a real engine's does
     service = runtime.Service("engine-sim", registry)
     page = telemetry.MetricsPage(registry, lambda: None)
     handle = await start(settings)

@@ -12,10 +12,11 @@ import ctypes
 import signal
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from importlib import metadata
 from typing import Any
 
 import structlog
-from prometheus_client import CollectorRegistry, Counter
+from prometheus_client import CollectorRegistry, Counter, Info
 
 log = structlog.get_logger("tidegate.runtime")
 
@@ -25,6 +26,14 @@ _PR_SET_PDEATHSIG = 1
 def now_ms() -> int:
     """Unix time in milliseconds."""
     return time.time_ns() // 1_000_000
+
+
+def version() -> str:
+    """Tidegate's version as it was installed; `unknown` for a checkout that is not."""
+    try:
+        return metadata.version("tidegate")
+    except metadata.PackageNotFoundError:
+        return "unknown"
 
 
 def die_with_parent() -> None:
@@ -48,6 +57,7 @@ class Service:
         self.name = name
         self.stopping = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
+        Info("tidegate_build", "What runs here", registry=registry).info({"version": version()})
         self._restarts = Counter(
             "tidegate_task_restarts_total",
             "Background tasks that died and were restarted",

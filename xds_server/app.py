@@ -61,9 +61,15 @@ async def serve(settings: XdsSettings, companions: Sequence[Companion] = ()) -> 
         await store.close()
 
 
-async def serve_on(store: Store, file: FileConfig, settings: XdsSettings, companions: Sequence[Companion] = ()) -> None:
-    """`serve` on a given store, which stays open."""
-    registry, resolver, cache = CollectorRegistry(), Resolver(), SnapshotCache()
+async def serve_on(
+    store: Store,
+    file: FileConfig,
+    settings: XdsSettings,
+    companions: Sequence[Companion] = (),
+    registry: CollectorRegistry | None = None,
+) -> None:
+    """`serve` on a given store, which stays open; the metrics on `registry`, where one is given."""
+    registry, resolver, cache = CollectorRegistry() if registry is None else registry, Resolver(), SnapshotCache()
     service, metrics = Service("xds", registry), XdsMetrics(registry)
     streams, clock = Streams(metrics), StoreClock(store)
     ClientStates(lambda: streams.status(now_ms()), registry)
