@@ -81,7 +81,8 @@ async def serve_on(
 ) -> None:
     """`serve` on a given store, which stays open, and a GPU reader, which is stopped at the end.
 
-    Metrics are on `registry`, where one is given. Raises ConfigError for a flag that is wrong, and for a certificate of the file that cannot be used.
+    Metrics are on `registry`, where one is given. Raises ConfigError for a flag that is wrong, and for a certificate
+    of the file that cannot be used.
     """
     fixed = each_once([*targets(topology, settings.node, all_nodes=settings.all_nodes), *read_flags(settings.engine)])
     registry = CollectorRegistry() if registry is None else registry
