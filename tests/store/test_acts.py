@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 
 from tests.actions.acts import NOW_MS, act
 from tidegate.domain.actions.effects import NONE, summed
+from tidegate.domain.actions.notice import Notice
+from tidegate.domain.actions.rules import Order
 from tidegate.domain.errors import NotLeading
 from tidegate.store.memory import MemoryStore
 from tidegate.store.ports import Event, Store
@@ -60,3 +63,41 @@ async def test_what_is_no_list_of_acts_is_left_out(store: Store) -> None:
     else:
         await store.set_field("acts", "garbage", '[{"id": 3}]')
     assert await store.acts() == [CUT]
+
+
+def notice(key: str = "alert:1", **changes: Any) -> Notice:
+    order = Order(rule="rule", deed=CUT.deed, for_ms=60_000, at_most_ms=600_000)
+    known: dict[str, Any] = {"version_ms": NOW_MS, "first_ms": NOW_MS, "last_ms": NOW_MS, "orders": (order,)}
+    return Notice(key=key, cause="alert Trouble", **{**known, **changes})
+
+
+async def test_what_hooks_deliver_waits_until_it_is_settled(store: Store) -> None:
+    one, two = notice(), notice("annotation:7", from_ms=NOW_MS, until_ms=NOW_MS + 5, cancelled={"a1": "cli:ann"})
+    assert await store.deliver([one], most=10)
+    assert await store.deliver([two], most=10)
+    heard = await store.delivered(1)
+    assert ([one], 1, False) == (heard.notices, heard.taken, heard.kept)
+    await store.settle(1, {one.key: one}, [CUT], [])
+    heard = await store.delivered(10)
+    assert ([two], 1, True) == (heard.notices, heard.taken, heard.kept)
+    assert await store.notices() == {one.key: one}
+    assert await store.acts() == [CUT]
+    await store.settle(1, {one.key: None}, [], [])
+    assert (await store.notices(), await store.acts(), (await store.delivered(10)).taken) == ({}, [], 0)
+
+
+async def test_a_full_inbox_takes_nothing_more(store: Store) -> None:
+    assert await store.deliver([notice("a"), notice("b")], most=3)
+    assert not await store.deliver([notice("c"), notice("d")], most=3)
+    assert (await store.delivered(10)).taken == 2
+
+
+async def test_an_entry_that_is_no_notice_is_taken_and_left_out(store: Store) -> None:
+    if isinstance(store, MemoryStore):
+        store._inbox.append(b"garbage")
+    else:
+        assert isinstance(store, RedisStore)
+        await store._write([("RPUSH", store._keys.inbox, b"garbage")])
+    await store.deliver([notice()], most=10)
+    heard = await store.delivered(10)
+    assert ([notice()], 2) == (heard.notices, heard.taken)

@@ -9,17 +9,18 @@ from typing import Any
 
 from tidegate.domain.actions.act import Act
 from tidegate.domain.actions.effects import Effects, summed
+from tidegate.domain.actions.notice import Notice
 from tidegate.domain.errors import NotLeading, StoreUnavailable
 from tidegate.domain.lease import Lease
 from tidegate.domain.operators import FieldChange
 from tidegate.domain.outcomes.report import Report
 from tidegate.domain.sample import EndpointSample, NodeSample, NodeTick
 from tidegate.store import schema
-from tidegate.store.acts import decode_acts, encode_acts
+from tidegate.store.acts import ALERTS, KEPT_MARK, decode_acts, decode_notices, encode_acts, encode_notice
 from tidegate.store.outcomes import decode_report, encode_report
 from tidegate.store.outcomes import fields as outcome_fields
 from tidegate.store.picks import PickBatch
-from tidegate.store.ports import ClusterDecision, Event, Mix, RawOperatorKeys
+from tidegate.store.ports import ClusterDecision, Delivered, Event, Mix, RawOperatorKeys
 
 TICKS_KEPT = 10_000  # a reader that falls further behind loses its connection, as it does on Redis
 
@@ -46,6 +47,8 @@ class MemoryStore:
         self._beats: dict[tuple[str, str], tuple[bytes, int]] = {}
         self._lead: tuple[Lease, int] | None = None
         self._acts: dict[str, bytes] = {}
+        self._inbox: list[bytes] = []
+        self._notices: dict[str, bytes] = {}
         self._mixes: dict[str, tuple[bytes, int]] = {}
         self._outcomes: dict[str, tuple[dict[str, bytes], int]] = {}
         self._readers: set[asyncio.Queue[NodeTick | None]] = set()
@@ -261,6 +264,41 @@ class MemoryStore:
         self._fence(lease)
         self._acts[source] = encode_acts(acts)
         self._log(events)
+
+    async def deliver(self, notices: Sequence[Notice], *, most: int) -> bool:
+        """Keep them in order."""
+        self._now()
+        if len(self._inbox) + len(notices) > most:
+            return False
+        self._inbox += map(encode_notice, notices)
+        return True
+
+    async def delivered(self, count: int) -> Delivered:
+        """The oldest entries."""
+        now, entries = self._now(), self._inbox[:count]
+        return Delivered(decode_notices(entries), len(entries), KEPT_MARK in self._notices, now)
+
+    async def notices(self) -> dict[str, Notice]:
+        """What was taken in."""
+        self._now()
+        return {one.key: one for one in decode_notices(self._notices.values())}
+
+    async def settle(
+        self,
+        taken: int,
+        notices: Mapping[str, Notice | None],
+        acts: Sequence[Act],
+        events: Sequence[Event],
+        *,
+        lease: Lease | None = None,
+    ) -> None:
+        """Carry out everything."""
+        await self.write_acts(ALERTS, acts, events, lease=lease)
+        self._inbox = self._inbox[taken:]
+        self._notices |= {key: encode_notice(one) for key, one in notices.items() if one is not None}
+        self._notices[KEPT_MARK] = b""
+        for key in [key for key, one in notices.items() if one is None]:
+            self._notices.pop(key, None)
 
     async def tell_mix(self, instance: str, mix: Mix, *, ttl_ms: int) -> None:
         """Keep it until `ttl_ms` has passed."""

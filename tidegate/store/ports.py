@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from tidegate.domain.actions.act import Act
 from tidegate.domain.actions.effects import Effects
+from tidegate.domain.actions.notice import Notice
 from tidegate.domain.lease import Lease
 from tidegate.domain.operators import FieldChange
 from tidegate.domain.outcomes.report import Report
@@ -60,6 +61,19 @@ class Event:
     before: str = ""
     after: str = ""
     why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Delivered:
+    """The oldest entries of the inbox, `taken` of them, and which notices they are.
+
+    `kept` is False where the store remembers no notices, not even that there are none: it is new, or was emptied.
+    """
+
+    notices: Sequence[Notice]
+    taken: int
+    kept: bool
+    now_ms: int
 
 
 class SampleSink(Protocol):
@@ -206,6 +220,34 @@ class Acts(Protocol):
         """
 
 
+class Inbox(Protocol):
+    """What hooks hear, of any controller, until the one that leads has taken it in."""
+
+    async def deliver(self, notices: Sequence[Notice], *, most: int) -> bool:
+        """Put them behind those that wait; False, and nothing is put, where more than `most` would wait."""
+
+    async def delivered(self, count: int) -> Delivered:
+        """The oldest `count` entries; they stay until `settle` takes them."""
+
+    async def notices(self) -> dict[str, Notice]:
+        """What was taken in, by key."""
+
+    async def settle(
+        self,
+        taken: int,
+        notices: Mapping[str, Notice | None],
+        acts: Sequence[Act],
+        events: Sequence[Event],
+        *,
+        lease: Lease | None = None,
+    ) -> None:
+        """Take the oldest `taken` entries out of the inbox, remember `notices` (None: forget), replace the acts that
+        follow from notices, append events; atomically.
+
+        With a `lease`, nothing is written unless it is in force: raises NotLeading.
+        """
+
+
 class Mixes(Protocol):
     """Which classes of requests each replica got, as pickers tell it: cluster → address → class → requests."""
 
@@ -275,6 +317,7 @@ class Store(
     DecisionLog,
     Leadership,
     Acts,
+    Inbox,
     Mixes,
     Nudges,
     Outcomes,

@@ -15,19 +15,20 @@ import structlog
 
 from tidegate.domain.actions.act import Act
 from tidegate.domain.actions.effects import Effects, summed
+from tidegate.domain.actions.notice import Notice
 from tidegate.domain.errors import NotLeading
 from tidegate.domain.lease import Lease, read_lease
 from tidegate.domain.operators import FieldChange
 from tidegate.domain.outcomes.report import Report
 from tidegate.domain.sample import EndpointSample, NodeSample, NodeTick
 from tidegate.store import commands, schema
-from tidegate.store.acts import decode_acts, encode_acts
+from tidegate.store.acts import ALERTS, KEPT_MARK, decode_acts, decode_notices, encode_acts, encode_notice
 from tidegate.store.commands import Command
 from tidegate.store.fields import text, texts
 from tidegate.store.outcomes import decode_report, encode_report
 from tidegate.store.outcomes import fields as outcome_fields
 from tidegate.store.picks import PickBatch, decode_picks, encode_picks
-from tidegate.store.ports import ClusterDecision, Event, Mix, RawOperatorKeys
+from tidegate.store.ports import ClusterDecision, Delivered, Event, Mix, RawOperatorKeys
 from tidegate.store.redis_connection import RedisConnection, raise_wrong_type
 
 NO_END: Final = -1  # PTTL's word for a key without expiry
@@ -282,10 +283,61 @@ class RedisStore(RedisConnection):
         self, source: str, acts: Sequence[Act], events: Sequence[Event], *, lease: Lease | None = None
     ) -> None:
         """One field a source; one MULTI."""
-        written: list[Command] = [
-            ("HSET", self._keys.acts, source, encode_acts(acts)) if acts else ("HDEL", self._keys.acts, source)
+        written = [self._acts_of(source, acts), *(commands.append_event(self._keys, event) for event in events)]
+        await self._write(written, lease)
+
+    def _acts_of(self, source: str, acts: Sequence[Act]) -> Command:
+        return ("HSET", self._keys.acts, source, encode_acts(acts)) if acts else ("HDEL", self._keys.acts, source)
+
+    async def deliver(self, notices: Sequence[Notice], *, most: int) -> bool:
+        """RPUSH on `inbox`, whose length is looked at before: a few more may wait where several instances put some."""
+        if not notices:
+            return True
+        [waiting] = await self._read([("LLEN", self._keys.inbox)])
+        raise_wrong_type(waiting, self._keys.inbox)
+        if waiting + len(notices) > most:
+            return False
+        await self._write([("RPUSH", self._keys.inbox, *map(encode_notice, notices))])
+        return True
+
+    async def delivered(self, count: int) -> Delivered:
+        """LRANGE, HEXISTS and TIME in one round trip."""
+        asked: list[Command] = [
+            ("LRANGE", self._keys.inbox, 0, count - 1),
+            ("HEXISTS", self._keys.notices, KEPT_MARK),
+            ("TIME",),
         ]
-        await self._write([*written, *(commands.append_event(self._keys, event) for event in events)], lease)
+        entries, kept, (seconds, microseconds) = await self._read(asked)
+        raise_wrong_type(entries, self._keys.inbox)
+        raise_wrong_type(kept, self._keys.notices)
+        now_ms = int(seconds) * 1000 + int(microseconds) // 1000
+        return Delivered(decode_notices(entries), len(entries), bool(kept), now_ms)
+
+    async def notices(self) -> dict[str, Notice]:
+        """The hash `notices`."""
+        [reply] = await self._hashes([self._keys.notices])
+        return {one.key: one for one in decode_notices(_hash(reply).values())}
+
+    async def settle(
+        self,
+        taken: int,
+        notices: Mapping[str, Notice | None],
+        acts: Sequence[Act],
+        events: Sequence[Event],
+        *,
+        lease: Lease | None = None,
+    ) -> None:
+        """One MULTI."""
+        kept = [part for key, one in notices.items() if one is not None for part in (key, encode_notice(one))]
+        forgotten = [key for key, one in notices.items() if one is None]
+        written: list[Command] = [
+            ("HSET", self._keys.notices, KEPT_MARK, b"", *kept),
+            self._acts_of(ALERTS, acts),
+            *(commands.append_event(self._keys, event) for event in events),
+        ]
+        written += [("HDEL", self._keys.notices, *forgotten)] if forgotten else []
+        written += [("LTRIM", self._keys.inbox, taken, -1)] if taken else []
+        await self._write(written, lease)
 
     async def tell_mix(self, instance: str, mix: Mix, *, ttl_ms: int) -> None:
         """SET with an end, and its place in the index."""

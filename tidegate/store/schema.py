@@ -50,6 +50,7 @@ class Keys:
     Controller:  effective:{cluster}               hash            host:port → weight
                  explain:{cluster}                 hash            host:port → JSON
                  acts                              hash            source → JSON list of acts in force
+                 notices                           hash            alert or annotation → JSON of what was heard of it
                  scale:{cluster}                   hash            desired reason since_ms
                  leader                            string, expires fencing token and lease holder
                  rejected                          hash            operator key → why
@@ -62,6 +63,7 @@ class Keys:
                  mixes                             zset            {instance} by when it told
                  outcomes:{instance}               hash, expires   cluster:{cluster}, model:{model} → MessagePack
                  outcomes                          zset            {instance} by when it told
+    Hooks:       inbox                             list            JSON of notices that the leader has not taken in
     ext_proc:    picks                             channel         dispatches of an instance, as `picks` draws them
     """
 
@@ -108,6 +110,14 @@ class Keys:
 
     def told_outcomes(self, instance: str) -> str:
         return self.of(f"outcomes:{instance}")
+
+    @property
+    def notices(self) -> str:
+        return self.of("notices")
+
+    @property
+    def inbox(self) -> str:
+        return self.of("inbox")
 
     @property
     def acts(self) -> str:
