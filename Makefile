@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check -q
 ARGS ?=
 
-.PHONY: up setup test check format bench fuzz lab soak test-vllm docs lock clean
+.PHONY: up setup test check format bench fuzz lab soak test-vllm docs dashboards lock clean
 
 up: setup  ## run the local cluster until Ctrl-C; ARGS=--once for one request to each cluster
 	@exec $(BIN)/tidegate up $(ARGS)
@@ -59,6 +59,9 @@ bench: setup  ## measure, print a table, write bench/out/latest.json
 format: setup
 	@$(BIN)/ruff format -q .
 	@$(BIN)/ruff check -q --fix .
+
+dashboards: setup  ## write the JSON of deploy/grafana/boards to deploy/grafana/dashboards
+	@$(BIN)/python -m deploy.grafana.build
 
 docs: setup  ## write the pages that are made from the code
 	@$(BIN)/python -m tidegate.settings.docs > docs/settings.md

@@ -1,0 +1,1 @@
+"""What runs beside Tidegate: Prometheus, Alertmanager and Grafana, as files to mount. Nothing here is in the wheel."""
