@@ -107,12 +107,17 @@ async def serve_workers(settings: ExtProcSettings) -> None:
         await _keep(workers, settings, listen)
 
 
-async def _keep(workers: Sequence[Worker], settings: ExtProcSettings, listen: str) -> None:
-    registry = CollectorRegistry()
+def parent(workers: Sequence[Worker], registry: CollectorRegistry) -> tuple[Service, WorkersPage]:
+    """What supervises the workers, and their page; the metrics that are of no worker are on `registry`."""
     service = Service("ext_proc_workers", registry)
     serving = Gauge("tidegate_ext_proc_workers", "Workers that serve", registry=registry)
     serving.set_function(lambda: sum(worker.metrics is not None for worker in workers))
     page = WorkersPage(registry, lambda: {str(w.order.number): w.metrics for w in workers}, service.stopping.is_set)
+    return service, page
+
+
+async def _keep(workers: Sequence[Worker], settings: ExtProcSettings, listen: str) -> None:
+    service, page = parent(workers, CollectorRegistry())
     metrics = await page.start(settings.metrics_listen)
     for worker in workers:
         service.spawn(f"worker {worker.order.number}", worker.run)
