@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tidegate.domain.scaling.order import Order
 from tidegate.domain.tunable import Tunable, plain
 from tidegate.domain.tuning import GROUPS, REGISTRY, check, check_tunes, find, good_tunes, in_force
 
@@ -21,6 +22,9 @@ def bad_texts(tunable: Tunable) -> Iterator[tuple[str, str]]:
     """Too small, too large and of a wrong type, where the tunable has such."""
     yield "type", "banana"
     yield "empty", ""
+    if isinstance(tunable, Order):
+        yield "negative", "-1"
+        return
     if isinstance(tunable.default, bool | str):
         yield "number", "7"
         return

@@ -14,6 +14,7 @@ from typing import Final
 from tidegate.domain import ewma, load, upstream, weight_settings
 from tidegate.domain.flow import settings as flow
 from tidegate.domain.pick import settings as pick
+from tidegate.domain.scaling import settings as scaling
 from tidegate.domain.tunable import Tunable
 
 EVERYWHERE: Final = ""
@@ -48,6 +49,7 @@ GROUPS: Final = (
     Group("How Envoy treats a cluster", "Envoy has a change within a second.", upstream.TUNABLES),
     Group("Which replica ext_proc picks", "In `pick` clusters, from the next request on.", pick.TUNABLES),
     Group("Requests that wait in the gateway", "From the next request on.", flow.TUNABLES),
+    Group("How many replicas a cluster should have", "The controller follows within a second.", scaling.TUNABLES),
 )
 
 REGISTRY: Final[Mapping[str, Tunable]] = {t.name: t for group in GROUPS for t in group.tunables}
