@@ -12,8 +12,7 @@ from hpack.exceptions import OversizedHeaderListError
 from ext_proc.transport.http2.frames import ErrorCode, Http2ConnectionError
 
 _MOST_CACHED: Final = 256
-_ALL_INDEXED: Final = re.compile(rb"[\x81-\xfe]+")
-"""A block of indexed fields alone, each index in one byte: it reads the dynamic table and leaves it as it is."""
+_LONGEST_CACHED_BYTES: Final = 1024
 
 _NAME: Final = re.compile(rb"[!#$%&'*+.^_`|~0-9a-z-]+")
 _BAD_VALUE: Final = re.compile(rb"[\x00\r\n]")
@@ -52,8 +51,8 @@ Block = RequestHeaders | MalformedError
 class HeaderReader:
     """Decodes the blocks of one connection, in order.
 
-    Envoy's blocks are the same few bytes once its fields are in the dynamic table. Such a block is looked up, for as
-    long as no other kind of block came, which might have changed the table.
+    Envoy's blocks are the same bytes once its fields are in the dynamic table; `:path` is never in it. Such a block is
+    looked up, for as long as no other kind of block came, which might have changed the table.
     """
 
     __slots__ = ("_cache", "_decoder")
@@ -70,7 +69,7 @@ class HeaderReader:
         found = self._cache.get(block)
         if found is not None:
             return found
-        stable = _ALL_INDEXED.fullmatch(block) is not None
+        stable = len(block) <= _LONGEST_CACHED_BYTES and _leaves_table(block)
         if not stable:
             self._cache.clear()
         found = _checked(self._decode(block))
@@ -95,6 +94,29 @@ class HeaderReader:
             raise Http2ConnectionError(ErrorCode.ENHANCE_YOUR_CALM, "header list too long") from exc
         except (HPACKError, IndexError, UnicodeDecodeError) as exc:
             raise Http2ConnectionError(ErrorCode.COMPRESSION_ERROR, f"header block: {exc}") from exc
+
+
+def _leaves_table(block: bytes) -> bool:
+    """Whether a block reads the dynamic table and leaves it as it is; False when telling takes more than one byte.
+
+    Indexed fields do, and literals without indexing (RFC 7541, sections 6.1, 6.2.2 and 6.2.3).
+    """
+    at, end = 0, len(block)
+    while at < end:
+        first = block[at]
+        at += 1
+        if first & 0x80:
+            if first == 0xFF:
+                return False
+        elif first & 0xE0 or first & 0x0F == 0x0F:
+            return False
+        else:
+            for _ in range(1 if first & 0x0F else 2):
+                length = block[at] & 0x7F if at < end else 0x7F
+                if length == 0x7F:
+                    return False
+                at += 1 + length
+    return at == end
 
 
 def _checked(pairs: list[tuple[bytes, bytes]]) -> Block:
