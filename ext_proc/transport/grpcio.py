@@ -14,9 +14,11 @@ import grpc
 import structlog
 from grpc import StatusCode, aio
 
+from ext_proc.buffered import Pieces
 from ext_proc.flow.later import Later, Reply
 from ext_proc.health import EXTERNAL_PROCESSOR, Health
 from ext_proc.metrics import ExtProcMetrics
+from ext_proc.transport.http2.limits import Limits
 from tidegate.domain.errors import ProtocolViolation
 from tidegate.grpc_health import health_handlers
 from tidegate.grpc_tls import bind
@@ -33,8 +35,8 @@ def message_limit_bytes(max_body_bytes: int) -> int:
 class ByteSession(Protocol):
     """One stream's conversation."""
 
-    def handle(self, data: bytes) -> Reply:
-        """Answer one message, perhaps later. Raises ProtocolViolation; anything else is a crash."""
+    def handle(self, data: bytes | Pieces) -> Reply:
+        """Answer one message, perhaps later; a list of its pieces is emptied. Raises ProtocolViolation; anything else is a crash."""
 
 
 class GrpcioServer:
@@ -55,6 +57,10 @@ class GrpcioServer:
             ("grpc.max_receive_message_length", message_limit_bytes(max_body_bytes)),
             ("grpc.so_reuseport", int(reuse_port)),
             ("grpc.http2.max_ping_strikes", 0),
+            ("grpc.keepalive_time_ms", int(Limits().quiet_seconds * 1000)),
+            ("grpc.keepalive_timeout_ms", int(Limits().answer_seconds * 1000)),
+            ("grpc.keepalive_permit_without_calls", 1),
+            ("grpc.http2.max_pings_without_data", 0),
         ]
         self._server = aio.server(options=options)
         self._server.add_generic_rpc_handlers((_Methods(_Streams(new_session, metrics), health),))

@@ -15,6 +15,7 @@ from typing import Any, Final
 import structlog
 from grpc import StatusCode
 
+from ext_proc.buffered import Pieces
 from ext_proc.flow.later import Later, Reply
 from ext_proc.health import EXTERNAL_PROCESSOR, Health
 from ext_proc.metrics import ExtProcMetrics
@@ -34,6 +35,8 @@ HANDSHAKE_SECONDS: Final = 10.0
 """For the preface and the acknowledgement of SETTINGS."""
 STUCK_SECONDS: Final = 30.0
 """How long a client may read nothing while answers wait for it."""
+TICK_SECONDS: Final = 5.0
+"""Between looks at what clients leave undone."""
 _BACKLOG: Final = 1024
 _UNIX: Final = "unix:"
 
@@ -53,13 +56,15 @@ class WireServer:
         reuse_port: bool = False,
     ) -> None:
         most = message_limit_bytes(max_body_bytes)
-        self._limits = limits or Limits(max_buffered_bytes=max(Limits().max_buffered_bytes, 4 * most))
+        held = max(Limits().max_buffered_bytes, 4 * most)
+        self._limits = limits or Limits(max_buffered_bytes=held, max_waiting_bytes=held)
         self._max_message, self._reuse_port = most, reuse_port
         self._tls = server_context(tls) if tls is not None else None
         self._clients: set[_Client] = set()
         self._empty = asyncio.Event()
         self._empty.set()
         self._server: asyncio.Server | None = None
+        self._ticks: asyncio.TimerHandle | None = None
         self._methods: Mapping[bytes, NewMethod] = {
             f"/{EXTERNAL_PROCESSOR}/Process".encode(): lambda call: _Process(call, new_session(), metrics),
             f"/{HEALTH}/Check".encode(): lambda call: _Check(call, health),
@@ -72,6 +77,7 @@ class WireServer:
         Raises OSError when it is taken.
         """
         loop = asyncio.get_running_loop()
+        self._tick()
         try:
             if listen.startswith(_UNIX):
                 path = listen.removeprefix(_UNIX)
@@ -100,6 +106,13 @@ class WireServer:
             await asyncio.wait_for(self._empty.wait(), grace_seconds)
         for client in tuple(self._clients):
             client.abort()
+        if self._ticks is not None:
+            self._ticks.cancel()
+
+    def _tick(self) -> None:
+        for client in tuple(self._clients):
+            client.tick()
+        self._ticks = asyncio.get_running_loop().call_later(TICK_SECONDS, self._tick)
 
     def _client(self) -> _Client:
         return _Client(self)
@@ -182,10 +195,17 @@ class _Client(asyncio.Protocol):
     def flush(self) -> None:
         """Write what is due."""
         connection = self._connection
-        if connection.sender.has_output and not self._transport.is_closing():
+        if self._transport.is_closing():
+            return
+        if connection.sender.has_output:
             self._transport.write(connection.sender.take())
-        if self._draining and not connection.streams:
+        if connection.closed or (self._draining and not connection.streams):
             self._close()
+
+    def tick(self) -> None:
+        """Time has passed."""
+        self._connection.tick(self._clock())
+        self.flush()
 
     def drain(self) -> None:
         """Say that the end is near, and close once the last stream has ended."""
@@ -205,6 +225,9 @@ class _Client(asyncio.Protocol):
             self._connection.refuse_more()
             if self._connection.sender.has_output:
                 self._transport.write(self._connection.sender.take())
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._later(STUCK_SECONDS, self.abort)  # a client that reads nothing would keep the socket
         self._transport.close()
 
     def _handshake_over(self) -> None:
@@ -212,7 +235,6 @@ class _Client(asyncio.Protocol):
         if not self._connection.settings_acknowledged:
             self._connection.close(Http2ConnectionError(ErrorCode.SETTINGS_TIMEOUT, "no handshake"))
             self.flush()
-            self._close()
 
     def _later(self, seconds: float, callback: Callable[[], None]) -> asyncio.TimerHandle:
         return asyncio.get_running_loop().call_later(seconds, callback)
@@ -229,12 +251,12 @@ class _Process:
         self._coming: asyncio.Future[bytes] | None = None
         metrics.open_streams += 1
 
-    def message(self, data: bytes | memoryview) -> None:
+    def message(self, pieces: Pieces) -> None:
         if self._coming is not None:
             self._fail("protocol", StatusCode.INVALID_ARGUMENT, "a message before the answer to the one before it")
             return
         try:
-            reply = self._session.handle(data if isinstance(data, bytes) else bytes(data))
+            reply = self._session.handle(pieces)
         except ProtocolViolation as exc:
             log.warning("ext_proc stream aborted", error=str(exc))
             self._fail("protocol", StatusCode.INVALID_ARGUMENT, str(exc))
@@ -289,8 +311,8 @@ class _Check:
         self._call, self._health = call, health
         self._request: bytes | None = None
 
-    def message(self, data: bytes | memoryview) -> None:
-        self._request = bytes(data)
+    def message(self, pieces: Pieces) -> None:
+        self._request = b"".join(pieces)
 
     def half_closed(self) -> None:
         if self._request is None:
@@ -314,9 +336,9 @@ class _Watch:
         self._call, self._health = call, health
         self._task: asyncio.Task[None] | None = None
 
-    def message(self, data: bytes | memoryview) -> None:
+    def message(self, pieces: Pieces) -> None:
         if self._task is None:
-            request = bytes(data)
+            request = b"".join(pieces)
             first = self._health.watch(request)
             self._call.send(first)
             self._task = asyncio.create_task(self._change(request, first))

@@ -184,11 +184,12 @@ class Speaker:
 
     def _settings(self) -> None:
         """Any settings; of first windows only those that leave every window legal."""
-        said = [(Setting.INITIAL_WINDOW_SIZE, self.choose.choice(FIRST_WINDOWS))] if self.choose.random() < 0.6 else []
-        other = ((1, 0), (1, 4_096), (2, 0), (3, 100), (5, 16_384), (5, 70_000), (6, 900), (0x99, 7))
-        said += [
-            (Setting.INITIAL_WINDOW_SIZE if key == 4 else key, value) for key, value in self.choose.sample(other, 2)
-        ]  # type: ignore[misc]
+        said: list[tuple[int, int]] = []
+        if self.choose.random() < 0.6:
+            said.append((Setting.INITIAL_WINDOW_SIZE, self.choose.choice(FIRST_WINDOWS)))
+        said += self.choose.sample(
+            ((1, 0), (1, 4_096), (2, 0), (3, 100), (5, 16_384), (5, 70_000), (6, 900), (0x99, 7)), 2
+        )
         self._add(Frame(frames.SETTINGS, 0, 0, b"".join(frames.SETTING.pack(*one) for one in said)))
 
     def _update(self) -> None:

@@ -29,6 +29,7 @@ from rich.progress import Progress
 from ext_proc.transport.grpc_calls import Call, Calls
 from ext_proc.transport.http2.connection import Connection
 from ext_proc.transport.http2.limits import Limits
+from ext_proc.transport.http2.sending import waiting_bytes
 from tests.fuzz.conversation import ENDS_THE_CALL, LATE, PATH, Frame, Speaker, Talk, broken, bytes_of
 from tests.fuzz.heard import Heard
 
@@ -38,12 +39,15 @@ TIGHT: Final = Limits(
     stream_window_bytes=2_000,
     connection_window_bytes=70_000,
     max_buffered_bytes=3_000,
+    max_waiting_bytes=6_000,
     max_header_block_bytes=1_000,
     max_header_list_bytes=2_000,
     idle_frames=60,
     resets=20,
 )
-ROOMY: Final = replace(TIGHT, max_concurrent_streams=32, max_buffered_bytes=30_000, idle_frames=200)
+ROOMY: Final = replace(
+    TIGHT, max_concurrent_streams=32, max_buffered_bytes=30_000, max_waiting_bytes=60_000, idle_frames=200
+)
 """For right conversations, which break none of these."""
 RIGHT: Final = 0.3
 MOST_SAID: Final = 2_000
@@ -64,8 +68,8 @@ class Echo:
         self._open, self._half_closed = True, False
         world.open += 1
 
-    def message(self, data: bytes | memoryview) -> None:
-        message = bytes(data)
+    def message(self, pieces: list[bytes | memoryview]) -> None:
+        message = b"".join(pieces)
         self._heard.append(message)
         if message[:1] == LATE:
             self._late.append(message)
@@ -124,6 +128,8 @@ class World:
         """What happens by itself: a late answer comes, a deadline passes."""
         if self.late and choose.random() < 0.5:
             self.late.pop(choose.randrange(len(self.late)))()
+        if deadlines and choose.random() < 0.02:
+            self.connection.tick(choose.choice((1.0, 31.0, 62.0)))
         if deadlines and self.timers and choose.random() < 0.1:
             self.timers.pop(choose.choice(tuple(self.timers)))()
 
@@ -134,6 +140,9 @@ class World:
         assert len(connection._rest) <= limits.max_frame_bytes + 9, "more is held than a frame"
         block = connection._block
         assert block is None or len(block.bytes) <= limits.max_header_block_bytes, "a block too long"
+        assert connection.sender.waiting_bytes <= limits.max_waiting_bytes, "more waits to be read than may"
+        waiting = sum(map(waiting_bytes, connection.streams.values()))
+        assert connection.sender.waiting_bytes == waiting, "the account of what waits is wrong"
         assert len(connection.streams) <= limits.max_concurrent_streams, "too many streams"
         assert connection._headers._decoder.header_table._current_size <= MOST_TABLE, "a table too large"
 
@@ -184,7 +193,7 @@ def _converse(choose: random.Random, world: World, heard: Heard, pieces: list[by
 def _listen(world: World, heard: Heard) -> int:
     raw = world.connection.sender.take()
     heard.hear(raw)
-    assert bool(heard.goaway) is world.connection.closed, "closed without a word, or open behind an error"
+    assert (heard.goaway is not None) is world.connection.closed, "closed without a word, or open behind an error"
     return len(raw)
 
 

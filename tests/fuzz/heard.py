@@ -55,7 +55,7 @@ class Heard:
             self._frame(one, length)
 
     def _frame(self, one: Any, length: int) -> None:
-        assert not self.goaway, f"{one} behind an error"
+        assert self.goaway is None, f"{one} behind an error"
         assert isinstance(one, h2.SettingsFrame) or not self._first, "not SETTINGS first"
         self._first = False
         if isinstance(one, h2.DataFrame):
@@ -72,7 +72,7 @@ class Heard:
         elif isinstance(one, h2.GoAwayFrame):
             self.goaway = one.error_code
         else:
-            assert isinstance(one, h2.WindowUpdateFrame) or (isinstance(one, h2.PingFrame) and "ACK" in one.flags), one
+            assert isinstance(one, h2.WindowUpdateFrame | h2.PingFrame), one
 
     def _data(self, one: Any, length: int) -> None:
         stream = one.stream_id

@@ -36,7 +36,7 @@ from ext_proc.transport.http2.frames import (
 )
 from ext_proc.transport.http2.headers import HeaderReader, MalformedError
 from ext_proc.transport.http2.limits import Bucket, Limits
-from ext_proc.transport.http2.sending import Sender
+from ext_proc.transport.http2.sending import Sender, waiting_bytes
 from ext_proc.transport.http2.stream import Stream
 
 _STREAM_BITS: Final = 0x7FFF_FFFF
@@ -83,6 +83,8 @@ class Connection:
         self._idle = Bucket(limits.idle_frames, limits.idle_frames_per_second)
         self._resets = Bucket(limits.resets, limits.resets_per_second)
         self._now = 0.0
+        self._asked_at: float | None = None
+        self._stuck: dict[int, tuple[int, float]] = {}
         self._handlers: Mapping[int, Callable[[int, int, memoryview], None]] = {
             DATA: self._padded_data,
             HEADERS: self._on_headers,
@@ -106,6 +108,16 @@ class Connection:
         self._now = now
         try:
             self._receive(self._rest + data if self._rest else data)
+        except Http2ConnectionError as exc:
+            self.close(exc)
+
+    def tick(self, now: float) -> None:
+        """To be called every few seconds: what the client leaves undone has its time. Then as after `receive`."""
+        if self.closed or not self._began:
+            return
+        try:
+            self._ask_the_quiet(now)
+            self._end_the_stuck(now)
         except Http2ConnectionError as exc:
             self.close(exc)
 
@@ -145,8 +157,10 @@ class Connection:
             self._answered(stream)
 
     def send_data(self, stream: Stream, data: bytes) -> None:
-        """A part of the answer's body."""
+        """A part of the answer's body. Too much that waits for windows ends the connection."""
         self.sender.data(stream, data)
+        if self.sender.waiting_bytes > self._limits.max_waiting_bytes:
+            self.close(Http2ConnectionError(ErrorCode.ENHANCE_YOUR_CALM, "too many answers wait to be read"))
 
     def reset(self, stream: Stream, code: ErrorCode) -> None:
         """End a stream from here. The handler is not told."""
@@ -198,6 +212,31 @@ class Connection:
         if len(self._reset_by_us) > _MOST_REMEMBERED:
             del self._reset_by_us[next(iter(self._reset_by_us))]
 
+    # Time.
+
+    def _ask_the_quiet(self, now: float) -> None:
+        if now - self._now < self._limits.quiet_seconds:
+            self._asked_at = None
+        elif self._asked_at is None:
+            self._asked_at = now
+            self.sender.write(frames.frame(frames.PING, 0, 0, b"tidegate"))
+        elif now - self._asked_at >= self._limits.answer_seconds:
+            raise Http2ConnectionError(ErrorCode.NO_ERROR, "a silent client")
+
+    def _end_the_stuck(self, now: float) -> None:
+        """Reset streams of whose answers nothing left for too long. An answer that grows meanwhile is no progress."""
+        still: dict[int, tuple[int, float]] = {}
+        for stream in self.sender.blocked:
+            size = waiting_bytes(stream)
+            least, since = self._stuck.get(stream.id, (size, now))
+            if size < least:
+                least, since = size, now
+            if now - since >= self._limits.stuck_seconds:
+                self._fail(Http2StreamError(stream.id, ErrorCode.ENHANCE_YOUR_CALM, "an answer that nobody reads"))
+            else:
+                still[stream.id] = least, since
+        self._stuck = still
+
     # Receiving.
 
     def _receive(self, data: bytes) -> None:
@@ -227,7 +266,7 @@ class Connection:
                 break
             position = begin + length
             self._frame(kind, flags, stream_id & _STREAM_BITS, view[begin:position])
-        self._rest = data[position:] if position < end else b""
+        self._rest = data[position:] if position < end and not self.closed else b""
 
     def _preface(self, data: bytes) -> int | None:
         if not PREFACE.startswith(data[: len(PREFACE)]):

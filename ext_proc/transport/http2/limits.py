@@ -17,6 +17,10 @@ class Limits:
     stream_window_bytes      what a client may send on a stream ahead of being asked for more
     connection_window_bytes  the same for all streams together
     max_buffered_bytes       of messages that are not complete, all streams together
+    max_waiting_bytes        of answers that wait for a window, all streams together
+    stuck_seconds            how long an answer may wait for a window without any part of it leaving
+    quiet_seconds, answer_seconds   after how long without a byte of the client it is sent a PING, and how long it has
+                             to say anything: one that vanished without a FIN is silent for ever
     idle_frames, idle_frames_per_second   frames that ask for no work (PING, SETTINGS, PRIORITY, empty DATA, unknown
                              types …): a bucket and its refill; WINDOW_UPDATE counts a tenth
     resets, resets_per_second   streams that the client resets
@@ -30,6 +34,10 @@ class Limits:
     stream_window_bytes: int = 1 << 26
     connection_window_bytes: int = 1 << 28
     max_buffered_bytes: int = 1 << 30
+    max_waiting_bytes: int = 1 << 30
+    stuck_seconds: float = 30.0
+    quiet_seconds: float = 30.0
+    answer_seconds: float = 20.0
     idle_frames: int = 2_000
     idle_frames_per_second: float = 200.0
     resets: int = 4_000

@@ -21,6 +21,8 @@ from ext_proc.transport.http2.stream import Stream
 
 _NO_TABLE: Final = b"\x20"
 """A dynamic table of size 0 for what we send (RFC 7541, section 6.3): it fits whatever size the client allows."""
+_COST_OF_A_PART: Final = 256
+"""Bytes that a part which waits costs beside its own."""
 
 
 class Sender:
@@ -33,11 +35,17 @@ class Sender:
         self._max_frame = LEAST_MAX_FRAME
         self._said_no_table = False
         self.first_window = FIRST_WINDOW
+        self.waiting_bytes = 0
 
     @property
     def has_output(self) -> bool:
         """Whether `take` would give anything."""
         return bool(self._out)
+
+    @property
+    def blocked(self) -> tuple[Stream, ...]:
+        """Streams whose answers wait for a window."""
+        return tuple(self._blocked.values())
 
     def take(self) -> bytes:
         """Everything that is due, as one."""
@@ -51,7 +59,7 @@ class Sender:
     def headers(self, stream: Stream, block: bytes, *, end: bool = False) -> None:
         """A header block, of less than 16 KiB, behind the data of its stream that still waits."""
         if stream.pending:
-            stream.pending.append((HEADERS, memoryview(block), end))
+            self._wait(stream, HEADERS, block, end=end)
             return
         if not self._said_no_table:
             self._said_no_table, block = True, _NO_TABLE + block
@@ -65,12 +73,18 @@ class Sender:
             self._window -= size
             self._out.append(frame(DATA, END_STREAM if end else 0, stream.id, data))
             return
-        stream.pending.append((DATA, memoryview(data), end))
+        self._wait(stream, DATA, data, end=end)
         self._flush(stream)
+
+    def _wait(self, stream: Stream, kind: int, data: bytes, *, end: bool) -> None:
+        stream.pending.append((kind, memoryview(data), end))
+        self.waiting_bytes += len(data) + _COST_OF_A_PART
 
     def forget(self, stream: Stream) -> None:
         """The stream is closed: what waits for it is dropped."""
-        stream.pending.clear()
+        if stream.pending:
+            self.waiting_bytes -= waiting_bytes(stream)
+            stream.pending.clear()
         self._blocked.pop(stream.id, None)
 
     def opened(self, stream: Stream | None, increment: int) -> None:
@@ -84,7 +98,7 @@ class Sender:
         if self._window + increment > LARGEST_WINDOW:
             raise Http2ConnectionError(ErrorCode.FLOW_CONTROL_ERROR, "connection window over 2^31-1")
         self._window += increment
-        for blocked in tuple(self._blocked.values()):
+        for blocked in self.blocked:
             if self._window <= 0:
                 break
             self._flush(blocked)
@@ -116,6 +130,7 @@ class Sender:
             kind, view, end = pending[0]
             if kind == HEADERS:
                 pending.popleft()
+                self.waiting_bytes -= len(view) + _COST_OF_A_PART
                 rest = tuple(pending)
                 pending.clear()
                 self.headers(stream, bytes(view), end=end)
@@ -128,6 +143,7 @@ class Sender:
             self._part(stream, view[: max(0, size)], end=end and size == len(view))
             if size == len(view):
                 pending.popleft()
+                self.waiting_bytes -= _COST_OF_A_PART
             else:
                 pending[0] = (DATA, view[size:], end)
         self._blocked.pop(stream.id, None)
@@ -135,4 +151,10 @@ class Sender:
     def _part(self, stream: Stream, view: memoryview, *, end: bool) -> None:
         stream.send_window -= len(view)
         self._window -= len(view)
+        self.waiting_bytes -= len(view)
         self._out.append(frame(DATA, END_STREAM if end else 0, stream.id, bytes(view)))
+
+
+def waiting_bytes(stream: Stream) -> int:
+    """What the answers of a stream cost that wait for a window."""
+    return sum(len(view) + _COST_OF_A_PART for _, view, _ in stream.pending)

@@ -133,6 +133,87 @@ def test_what_is_remembered_of_reset_streams_is_bounded() -> None:
     assert len(client.connection._reset_by_us) <= 1024
 
 
+def answered(stream_windows: int, limits: Limits) -> Client:
+    """A client whose windows let out nothing, with an open stream."""
+    client = Client(limits)
+    client.say(frames.settings({frames.Setting.INITIAL_WINDOW_SIZE: stream_windows}), headers(1), headers(3))
+    client.answers()
+    return client
+
+
+def test_answers_that_nobody_reads_are_held_up_to_the_bound() -> None:
+    client = answered(0, Limits(max_waiting_bytes=100_000))
+    for _ in range(200):
+        client.connection.send_data(client.stream(), b"x" * 1_000)
+        if client.connection.closed:
+            break
+    assert client.goaway() is CALM
+    assert client.seen.names(3) == ["opened", "gone"]
+    assert client.connection.sender.waiting_bytes == 0
+
+
+def test_small_answers_that_wait_cost_more_than_their_bytes() -> None:
+    client = answered(0, Limits(max_waiting_bytes=100_000))
+    for _ in range(500):
+        client.connection.send_data(client.stream(), b"x")
+    assert client.goaway() is CALM
+
+
+def test_what_left_is_no_longer_held() -> None:
+    client = answered(10, Limits(max_waiting_bytes=100_000))
+    for number in (1, 3) * 100:
+        client.connection.send_data(client.stream(number), b"x" * 4_000)
+        client.say(*(frame(WINDOW_UPDATE, 0, of, U32.pack(4_000)) for of in (number, 0)))
+    assert client.goaway() is None
+    client.connection.send_headers(client.stream(1), b"\x88", end=True)
+    client.say(frame(RST_STREAM, 0, 3, U32.pack(8)))
+    assert (client.connection.sender.waiting_bytes, client.connection.streams) == (0, {})
+
+
+def test_an_answer_that_nobody_reads_for_long_ends_its_stream() -> None:
+    client = answered(10, Limits(stuck_seconds=30.0, quiet_seconds=1e9))
+    client.connection.send_data(client.stream(1), b"x" * 30)
+    client.connection.send_data(client.stream(3), b"x" * 30)
+    for second in range(0, 50, 5):
+        client.connection.tick(float(second))
+        client.say(frame(WINDOW_UPDATE, 0, 3, U32.pack(1)))  # slow, but it reads
+    assert client.resets() == {1: CALM}
+    assert client.seen.names(1) == ["opened", "gone"]
+    assert set(client.connection.streams) == {3}
+
+
+def test_an_answer_that_grows_is_as_stuck_as_one_that_does_not() -> None:
+    client = answered(0, Limits(stuck_seconds=30.0, quiet_seconds=1e9))
+    for second in range(0, 40, 5):
+        client.connection.send_data(client.stream(1), b"x")
+        client.connection.tick(float(second))
+    assert client.resets() == {1: CALM}
+
+
+def test_a_quiet_client_is_asked_and_one_that_answers_stays() -> None:
+    client = Client(Limits(quiet_seconds=30.0, answer_seconds=20.0))
+    client.now = 100.0
+    client.say(headers(1))
+    for second in range(100, 300, 5):
+        client.connection.tick(float(second))
+        for asked in [one for one in client.answers() if one.kind == PING]:
+            client.now = second + 1.0
+            client.say(frame(PING, frames.ACK, 0, asked.payload))
+    assert not client.connection.closed
+
+
+def test_a_client_that_vanished_is_let_go() -> None:
+    client = Client(Limits(quiet_seconds=30.0, answer_seconds=20.0))
+    client.now = 100.0
+    client.say(headers(1))
+    for second in (120, 130, 135, 149):
+        client.connection.tick(float(second))
+    assert [one.kind for one in client.answers()] == [PING]
+    client.connection.tick(150.0)
+    assert client.goaway() is ErrorCode.NO_ERROR
+    assert client.seen.names() == ["opened", "gone"]
+
+
 def test_a_bucket_refills_to_its_size() -> None:
     bucket = Bucket(2, 1.0)
     assert [bucket.take(0.0), bucket.take(0.0), bucket.take(0.0)] == [True, True, False]
