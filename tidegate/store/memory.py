@@ -15,6 +15,7 @@ from tidegate.domain.lease import Lease
 from tidegate.domain.operators import FieldChange
 from tidegate.domain.outcomes.report import Report
 from tidegate.domain.sample import EndpointSample, NodeSample, NodeTick
+from tidegate.domain.scaling.rule import Course
 from tidegate.store import schema
 from tidegate.store.acts import ALERTS, KEPT_MARK, decode_acts, decode_notices, encode_acts, encode_notice
 from tidegate.store.outcomes import decode_report, encode_report
@@ -49,6 +50,7 @@ class MemoryStore:
         self._acts: dict[str, bytes] = {}
         self._inbox: list[bytes] = []
         self._notices: dict[str, bytes] = {}
+        self._targets: dict[str, Course] = {}
         self._mixes: dict[str, tuple[bytes, int]] = {}
         self._outcomes: dict[str, tuple[dict[str, bytes], int]] = {}
         self._readers: set[asyncio.Queue[NodeTick | None]] = set()
@@ -299,6 +301,20 @@ class MemoryStore:
         self._notices[KEPT_MARK] = b""
         for key in [key for key, one in notices.items() if one is None]:
             self._notices.pop(key, None)
+
+    async def targets(self, clusters: Sequence[str]) -> dict[str, Course]:
+        """What was written, without what has begun to hold."""
+        self._now()
+        kept = ((one, self._targets[one]) for one in clusters if one in self._targets)
+        return {one: Course(target=course.target, automatic=course.automatic) for one, course in kept}
+
+    async def write_targets(
+        self, courses: Mapping[str, Course], events: Sequence[Event], *, lease: Lease | None = None
+    ) -> None:
+        """Keep the targets and the events."""
+        self._fence(lease)
+        self._targets.update(courses)
+        self._log(events)
 
     async def tell_mix(self, instance: str, mix: Mix, *, ttl_ms: int) -> None:
         """Keep it until `ttl_ms` has passed."""

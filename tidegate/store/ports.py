@@ -13,6 +13,7 @@ from tidegate.domain.lease import Lease
 from tidegate.domain.operators import FieldChange
 from tidegate.domain.outcomes.report import Report
 from tidegate.domain.sample import EndpointSample, NodeSample, NodeTick
+from tidegate.domain.scaling.rule import Course
 from tidegate.domain.tuning import good_tunes
 from tidegate.store.picks import PickBatch
 
@@ -248,6 +249,21 @@ class Inbox(Protocol):
         """
 
 
+class Targets(Protocol):
+    """How many replicas each cluster should have, for whoever starts and ends them."""
+
+    async def targets(self, clusters: Sequence[str]) -> dict[str, Course]:
+        """What was written last, of the clusters that have a target; what is no target is left out."""
+
+    async def write_targets(
+        self, courses: Mapping[str, Course], events: Sequence[Event], *, lease: Lease | None = None
+    ) -> None:
+        """Replace those of the given clusters and append events, atomically.
+
+        With a `lease`, nothing is written unless it is in force: raises NotLeading.
+        """
+
+
 class Mixes(Protocol):
     """Which classes of requests each replica got, as pickers tell it: cluster → address → class → requests."""
 
@@ -323,6 +339,7 @@ class Store(
     Outcomes,
     PickShare,
     Presence,
+    Targets,
     Protocol,
 ):
     """Everything, as one object: what RedisStore and MemoryStore implement."""

@@ -21,6 +21,7 @@ from tidegate.domain.lease import Lease, read_lease
 from tidegate.domain.operators import FieldChange
 from tidegate.domain.outcomes.report import Report
 from tidegate.domain.sample import EndpointSample, NodeSample, NodeTick
+from tidegate.domain.scaling.rule import Course
 from tidegate.store import commands, schema
 from tidegate.store.acts import ALERTS, KEPT_MARK, decode_acts, decode_notices, encode_acts, encode_notice
 from tidegate.store.commands import Command
@@ -30,6 +31,7 @@ from tidegate.store.outcomes import fields as outcome_fields
 from tidegate.store.picks import PickBatch, decode_picks, encode_picks
 from tidegate.store.ports import ClusterDecision, Delivered, Event, Mix, RawOperatorKeys
 from tidegate.store.redis_connection import RedisConnection, raise_wrong_type
+from tidegate.store.targets import decode_course, encode_course
 
 NO_END: Final = -1  # PTTL's word for a key without expiry
 
@@ -338,6 +340,21 @@ class RedisStore(RedisConnection):
         written += [("HDEL", self._keys.notices, *forgotten)] if forgotten else []
         written += [("LTRIM", self._keys.inbox, taken, -1)] if taken else []
         await self._write(written, lease)
+
+    async def targets(self, clusters: Sequence[str]) -> dict[str, Course]:
+        """The hashes `scale:{cluster}`."""
+        replies = await self._hashes([self._keys.scale(one) for one in clusters])
+        decoded = ((one, decode_course(_hash(reply))) for one, reply in zip(clusters, replies, strict=True))
+        return {one: course for one, course in decoded if course is not None}
+
+    async def write_targets(
+        self, courses: Mapping[str, Course], events: Sequence[Event], *, lease: Lease | None = None
+    ) -> None:
+        """One MULTI."""
+        written: list[Command] = []
+        for cluster, course in courses.items():
+            written += commands.replace(self._keys.scale(cluster), encode_course(course))
+        await self._write([*written, *(commands.append_event(self._keys, event) for event in events)], lease)
 
     async def tell_mix(self, instance: str, mix: Mix, *, ttl_ms: int) -> None:
         """SET with an end, and its place in the index."""

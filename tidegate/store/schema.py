@@ -51,7 +51,7 @@ class Keys:
                  explain:{cluster}                 hash            host:port → JSON
                  acts                              hash            source → JSON list of acts in force
                  notices                           hash            alert or annotation → JSON of what was heard of it
-                 scale:{cluster}                   hash            desired reason since_ms
+                 scale:{cluster}                   hash            desired reason since_ms …
                  leader                            string, expires fencing token and lease holder
                  rejected                          hash            operator key → why
                  tuned                             hash            operator key → the text in force
@@ -100,6 +100,9 @@ class Keys:
 
     def explain(self, cluster: str) -> str:
         return self.of(f"explain:{cluster}")
+
+    def scale(self, cluster: str) -> str:
+        return self.of(f"scale:{cluster}")
 
     def mix(self, instance: str) -> str:
         return self.of(f"mix:{instance}")
