@@ -36,7 +36,7 @@ def test_a_block_of_envoy_is_decoded_once(reader: HeaderReader) -> None:
     [
         pytest.param(FIRST, id="indexing"),
         pytest.param(b"\x20\x83\x86\x84", id="table size"),
-        pytest.param(b"\x83\x86\x84\x00\x01x\x7f\x81\x07" + b"y" * 262, id="a long value"),
+        pytest.param(b"\x83\x86\x84\x00\x01x\x7f\x81\x01" + b"y" * 256, id="a long value"),
         pytest.param(b"\x83\x86\x84" + b"\x00\x01x\x50" + b"y" * 80 + b"\x00\x01x\x01y" * 200, id="a long block"),
     ],
 )
