@@ -10,6 +10,7 @@ from typing import Any
 
 from tidegate.domain.routing import PERMILLE
 from tidegate.domain.topology import split_address
+from tidegate.settings.config_action_checks import action_faults
 from tidegate.settings.config_sentences import nearest
 from tidegate.settings.config_tree import Fault, Path, Tree, path_text
 
@@ -31,6 +32,7 @@ def cross_faults(tree: Tree) -> list[Fault]:
         *_alias_faults(tree, clusters),
         *_slos_of_nothing(tree, clusters),
         *_default_without_cluster(tree, clusters),
+        *action_faults(tree, names, [*_own_names(clusters), *_names_elsewhere(tree)]),
     ]
 
 

@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import pathlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from pydantic import ValidationError
 
+from tidegate.domain.actions.rules import Actions
 from tidegate.domain.errors import ConfigError
 from tidegate.domain.flow.classes import RequestClass
 from tidegate.domain.outcomes.slo import Slo
 from tidegate.domain.routing import Api, Media, RouteMatch, RouteRule, Shadow, Split, TokenRange, parse_token_range
 from tidegate.domain.topology import Cluster, Endpoint, Kind, LbPolicy, Precision, Topology, WithoutPicker
 from tidegate.domain.upstream import Balance, Http, Upstream, UpstreamTls
+from tidegate.settings.config_actions import actions_of
 from tidegate.settings.config_checks import cross_faults
 from tidegate.settings.config_model import (
     SYSTEM,
@@ -60,6 +62,7 @@ class FileConfig:
     redis_prefix: str
     gateway: Gateway
     topology: Topology
+    actions: Actions = field(default_factory=Actions)
 
 
 def load(path: pathlib.Path) -> FileConfig:
@@ -124,7 +127,8 @@ def _file_config(section: FileSection) -> FileConfig:
         slos=tuple(Slo(model, **one.model_dump()) for model, one in section.slos.items()),
         zones=tuple(section.zones.items()),
     )
-    return FileConfig(section.redis.url, section.redis.prefix, _gateway(section.gateway), topology)
+    gateway, actions = _gateway(section.gateway), actions_of(section.actions)
+    return FileConfig(section.redis.url, section.redis.prefix, gateway, topology, actions)
 
 
 def _gateway(section: GatewaySection) -> Gateway:

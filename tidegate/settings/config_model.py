@@ -25,6 +25,7 @@ from tidegate.domain.flow.classes import LEAST_URGENT, MOST_URGENT
 from tidegate.domain.routing import parse_token_range
 from tidegate.domain.topology import GPU_VARIABLES, split_address
 from tidegate.domain.upstream import DEFAULT, RANGES
+from tidegate.settings.config_actions import ActionsSection
 from tidegate.settings.redis_url import parse_redis_url
 
 SYSTEM: Final = "system"
@@ -345,3 +346,4 @@ class FileSection(Section):
     slos: dict[ModelName, SloSection] = {}
     shadows: dict[ModelName, dict[Name, Permille]] = {}
     zones: dict[Name, Name] = {}
+    actions: ActionsSection = ActionsSection()

@@ -54,6 +54,14 @@ class Rule:
     dry_run: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Actions:
+    """The rules of the file, in its order. With `dry_run` every act is told, and none does anything."""
+
+    rules: tuple[Rule, ...] = ()
+    dry_run: bool = False
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
     """What one rule asks for because of one notice: a deed whose targets are filled in."""
@@ -75,10 +83,15 @@ class Known:
 
 
 class Rules:
-    """The rules of the file, in its order. `dry_run` holds for all of them."""
+    """Finds what a notice asks for."""
 
-    def __init__(self, rules: Sequence[Rule], known: Known, *, dry_run: bool = False) -> None:
-        self._rules, self._known, self._dry_run = tuple(rules), known, dry_run
+    def __init__(self, actions: Actions, known: Known) -> None:
+        self._rules, self._known, self._dry_run = actions.rules, known, actions.dry_run
+
+    @property
+    def names(self) -> frozenset[str]:
+        """Of every rule."""
+        return frozenset(rule.name for rule in self._rules)
 
     def of_alert(self, name: str, labels: Mapping[str, str]) -> tuple[Order, ...]:
         """What an alert asks for. Raises Unfit where no rule matches, or one that does lacks a label."""
