@@ -12,6 +12,7 @@ from typing import Final
 import structlog
 from prometheus_client import CollectorRegistry
 
+from ext_proc.buffered import Reader
 from ext_proc.decide import Decider
 from ext_proc.faults import FaultBook
 from ext_proc.feed import SERVICE, SHARED, FleetFeed
@@ -123,10 +124,11 @@ async def serve_on(
         mix=mix,
     )
     tls = server_watch(settings.tls_cert, settings.tls_key, settings.tls_client_ca, TlsMetrics(registry))
+    reader = Reader()
     listens = {"listen": settings.listen, **({"own": worker.own_listen} if worker else {})}
     servers = {
         name: TRANSPORTS[settings.transport](
-            lambda: Session(decider.decide),
+            lambda: Session(decider.decide, reader),
             health,
             metrics,
             max_body_bytes=file.gateway.max_request_bytes,

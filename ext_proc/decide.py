@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from time import perf_counter
 
+from ext_proc.buffered import Attributes
 from ext_proc.flow.arrival import Arrival, Placed
 from ext_proc.flow.explain import explanation
 from ext_proc.flow.gates import Gates
@@ -19,7 +20,6 @@ from ext_proc.recent import Read, RecentRequests
 from ext_proc.responses import labels, refused, routed, written
 from ext_proc.rewrite import under_model
 from ext_proc.route import Routed, Routes
-from ext_proc.session import Attributes
 from ext_proc.tokens import TokenBook
 from ext_proc.view import FleetView
 from tidegate.domain.flow.classes import Classes

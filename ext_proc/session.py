@@ -20,72 +20,61 @@ from envoy.extensions.filters.http.ext_proc.v3.processing_mode_pb2 import Proces
 from envoy.service.ext_proc.v3 import external_processor_pb2 as pb
 from google.protobuf.message import DecodeError
 
+from ext_proc.buffered import Attributes, Beside, Pieces, Reader
 from ext_proc.flow.later import Reply
 from ext_proc.responses import EMPTY_REPLIES
 from tidegate.domain.errors import ProtocolViolation
-from tidegate.domain.wire import header_attribute
 
-DecideRequest = Callable[[bytes, "Attributes"], Reply]
+DecideRequest = Callable[[bytes, Attributes], Reply]
 """Body and attributes of a request in, a serialised ProcessingResponse out, perhaps later. Raises nothing on any
 input."""
 
-_FILTER: Final = "envoy.filters.http.ext_proc"
 _WHOLE_BODY: Final = (ProcessingMode.NONE, ProcessingMode.BUFFERED)  # NONE: the message does not tell
 
 
-class Attributes:
-    """The CEL attributes of a stream's first message."""
-
-    __slots__ = ("_fields",)
-
-    def __init__(self, message: pb.ProcessingRequest) -> None:
-        sent = message.attributes
-        self._fields = sent[_FILTER].fields if _FILTER in sent else {}
-
-    def get(self, name: str) -> str | None:
-        """The text of one attribute, such as `request.path`; None when Envoy did not send it."""
-        return str(self._fields[name].string_value) if name in self._fields else None
-
-    def header(self, name: str) -> str | None:
-        """The value of a header by its lower-case name; of one sent more than once, all values, joined by commas.
-
-        None when the client did not send it, or when the listener does not ask for it.
-        """
-        return self.get(header_attribute(name))
-
-
 class Session:
-    """State of one stream: which HTTP request it belongs to, and whether it was decided. One task uses it."""
+    """State of one stream: which HTTP request it belongs to, and whether it was decided. One task uses it.
 
-    __slots__ = ("_decide", "_decided", "_first")
+    `reader` may be that of many sessions.
+    """
 
-    def __init__(self, decide: DecideRequest) -> None:
-        self._decide = decide
-        self._first: pb.ProcessingRequest | None = None
+    __slots__ = ("_beside", "_decide", "_decided", "_reader")
+
+    def __init__(self, decide: DecideRequest, reader: Reader | None = None) -> None:
+        self._decide, self._reader = decide, reader or Reader()
+        self._beside: Beside | None = None
         self._decided = False
 
-    def handle(self, data: bytes) -> Reply:
-        """Answer one message. Raises ProtocolViolation when Envoy speaks otherwise than configured."""
-        message = _parse(data)
+    def handle(self, data: bytes | Pieces) -> Reply:
+        """Answer one message, whole or in pieces, a list that is empty afterwards: a body is let go once it is read.
+
+        Raises ProtocolViolation when Envoy speaks otherwise than configured.
+        """
+        pieces: Pieces = [data] if isinstance(data, bytes) else data
+        found = self._reader.read(pieces)
+        message = _parse(b"".join(pieces)) if found is None else None
+        pieces.clear()
+        if found is not None:
+            return self._body(*found)
+        assert message is not None
         kind = message.WhichOneof("request")
         if kind == "request_body":
-            return self._body(message)
-        if self._first is None:
-            self._first = message
+            return self._body(message.request_body.body, Beside(message))
+        if self._beside is None:
+            self._beside = Beside(message)
         reply = EMPTY_REPLIES.get(kind)
         if reply is None:
             raise ProtocolViolation(f"ext_proc message without a known request: {kind}")
         return reply
 
-    def _body(self, message: pb.ProcessingRequest) -> Reply:
+    def _body(self, body: bytes, beside: Beside) -> Reply:
         if self._decided:
             raise ProtocolViolation("a second request body on one ext_proc stream; the mode must be BUFFERED")
-        first = message if self._first is None else self._first
-        mode = first.protocol_config.request_body_mode
-        if mode not in _WHOLE_BODY:
-            raise ProtocolViolation(f"request_body_mode {mode} sends bodies in parts; it must be BUFFERED")
-        self._decided, self._first = True, None
-        return self._decide(message.request_body.body, Attributes(first))
+        first = beside if self._beside is None else self._beside
+        if first.mode not in _WHOLE_BODY:
+            raise ProtocolViolation(f"request_body_mode {first.mode} sends bodies in parts; it must be BUFFERED")
+        self._decided, self._beside = True, None
+        return self._decide(body, first.attributes)
 
 
 def _parse(data: bytes) -> pb.ProcessingRequest:

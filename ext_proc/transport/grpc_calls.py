@@ -9,6 +9,7 @@ Source: gRPC's "PROTOCOL-HTTP2.md". Compressed messages are not taken; none are 
 from __future__ import annotations
 
 import re
+from collections import deque
 from collections.abc import Callable, Mapping
 from struct import Struct
 from typing import Final, Protocol
@@ -16,6 +17,7 @@ from urllib.parse import quote
 
 from grpc import StatusCode
 
+from ext_proc.buffered import Pieces
 from ext_proc.transport.http2.connection import Connection
 from ext_proc.transport.http2.frames import ErrorCode
 from ext_proc.transport.http2.stream import Stream
@@ -55,8 +57,8 @@ _MOST_KEPT_ALIVE: Final = 4
 class Method(Protocol):
     """One call of one method, told what its client does. It answers through the `Call` that it was made with."""
 
-    def message(self, data: bytes | memoryview) -> None:
-        """A message came. A memoryview is valid until this returns."""
+    def message(self, pieces: Pieces) -> None:
+        """A message came, in pieces that nobody else holds: whoever empties the list lets go of their memory."""
 
     def half_closed(self) -> None:
         """No further message comes."""
@@ -104,14 +106,33 @@ class Call:
 
 
 class _Reading:
-    """The messages of a request's body, as its parts come in."""
+    """The messages of a request's body, as its parts come in.
 
-    __slots__ = ("chunks", "have", "need")
+    `have` bytes are held, `need` are wanted next: a prefix, or behind one (`inside`) a message.
+    """
+
+    __slots__ = ("chunks", "have", "inside", "need")
 
     def __init__(self) -> None:
-        self.chunks: list[memoryview | bytes] = []
+        self.chunks: deque[memoryview | bytes] = deque()
         self.have = 0
         self.need = _PREFIX_BYTES
+        self.inside = False
+
+    def take(self) -> Pieces:
+        """The bytes that were needed, without a copy."""
+        chunks, left = self.chunks, self.need
+        taken: Pieces = []
+        while left:
+            chunk = chunks.popleft()
+            if len(chunk) > left:
+                view = memoryview(chunk)
+                chunks.appendleft(view[left:])
+                chunk = view[:left]
+            taken.append(chunk)
+            left -= len(chunk)
+        self.have -= self.need
+        return taken
 
 
 NewMethod = Callable[[Call], Method]
@@ -165,7 +186,7 @@ class Calls:
         if call.done or call.method is None:
             return
         reading = call.reading
-        if not reading.have and self._whole(call, chunk):
+        if not reading.have and not reading.inside and self._whole(call, chunk):
             return
         reading.chunks.append(_held(chunk))
         reading.have += len(chunk)
@@ -180,7 +201,7 @@ class Calls:
         call: Call = stream.call
         if call.done or call.method is None:
             return
-        if call.reading.have:
+        if call.reading.have or call.reading.inside:
             self._end(call, StatusCode.INTERNAL, "the stream ended inside a message")
         else:
             call.method.half_closed()
@@ -206,37 +227,38 @@ class Calls:
         if compressed or len(chunk) != length + _PREFIX_BYTES or length > self._max_message:
             return False
         assert call.method is not None
-        call.method.message(chunk[_PREFIX_BYTES:])
+        call.method.message([chunk[_PREFIX_BYTES:]])
         return True
 
     def _take_messages(self, call: Call) -> None:
         """Pass on every whole message of what was read, and keep the rest."""
-        reading = call.reading
-        data = reading.chunks[0] if len(reading.chunks) == 1 else memoryview(b"".join(reading.chunks))
-        view = memoryview(data)
-        position = 0
-        while not call.done and len(view) - position >= _PREFIX_BYTES:
-            compressed, length = _PREFIX.unpack_from(view, position)
-            if compressed:
-                self._end(call, StatusCode.UNIMPLEMENTED, "compressed messages are not taken")
-            elif length > self._max_message:
-                self._end(call, StatusCode.RESOURCE_EXHAUSTED, f"a message of {length} bytes")
-            elif len(view) - position - _PREFIX_BYTES < length:
-                reading.need = length + _PREFIX_BYTES
-                break
+        reading, method = call.reading, call.method
+        assert method is not None
+        while not call.done and reading.have >= reading.need:
+            self._buffered -= reading.need
+            taken = reading.take()
+            if reading.inside:
+                reading.inside, reading.need = False, _PREFIX_BYTES
+                method.message(taken)
             else:
-                begin = position + _PREFIX_BYTES
-                position = begin + length
-                assert call.method is not None
-                call.method.message(view[begin:position])
-        self._keep(reading, view[len(view) if call.done else position :])
+                self._announced(call, *_PREFIX.unpack(b"".join(taken)))
+        if call.done:
+            self._drop(reading)
+        elif reading.chunks:
+            reading.chunks[0] = _held(memoryview(reading.chunks[0]))
 
-    def _keep(self, reading: _Reading, rest: memoryview) -> None:
-        self._buffered += len(rest) - reading.have
-        reading.have = len(rest)
-        reading.chunks = [_held(rest)] if len(rest) else []
-        if len(rest) < _PREFIX_BYTES:
-            reading.need = _PREFIX_BYTES
+    def _announced(self, call: Call, compressed: int, length: int) -> None:
+        if compressed:
+            self._end(call, StatusCode.UNIMPLEMENTED, "compressed messages are not taken")
+        elif length > self._max_message:
+            self._end(call, StatusCode.RESOURCE_EXHAUSTED, f"a message of {length} bytes")
+        else:
+            call.reading.inside, call.reading.need = True, length
+
+    def _drop(self, reading: _Reading) -> None:
+        self._buffered -= reading.have
+        reading.have = 0
+        reading.chunks.clear()
 
     def _give_up(self, call: Call) -> None:
         """Too much is held: the stream that brought the last of it goes."""
@@ -270,7 +292,7 @@ class Calls:
             cancel()
         call: Call | None = stream.call
         if call is not None and call.reading.have:
-            self._keep(call.reading, memoryview(b""))
+            self._drop(call.reading)
 
 
 def _held(chunk: memoryview) -> memoryview | bytes:

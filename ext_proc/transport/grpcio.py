@@ -36,7 +36,10 @@ class ByteSession(Protocol):
     """One stream's conversation."""
 
     def handle(self, data: bytes | Pieces) -> Reply:
-        """Answer one message, perhaps later; a list of its pieces is emptied. Raises ProtocolViolation; anything else is a crash."""
+        """Answer one message, perhaps later; a list of its pieces is emptied.
+
+        Raises ProtocolViolation; anything else is a crash.
+        """
 
 
 class GrpcioServer:

@@ -13,9 +13,10 @@ import aiohttp
 import pytest
 from aiohttp import web
 
+from ext_proc.buffered import Attributes
 from ext_proc.flow.later import Reply
 from ext_proc.health import Health
-from ext_proc.session import Attributes, Session
+from ext_proc.session import Session
 from ext_proc.transport.grpcio import GrpcioServer
 from tests.conftest import EnvoyProcess, accepts, take_free_port, until
 from tests.ext_proc.parts import Picker

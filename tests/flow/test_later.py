@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 from grpc import StatusCode, aio
 
+from ext_proc.buffered import Attributes
 from ext_proc.flow.later import Reply
 from ext_proc.health import Health
-from ext_proc.session import Attributes, Session
+from ext_proc.session import Session
 from ext_proc.transport.grpcio import GrpcioServer
 from ext_proc.transport.wire import WireServer
 from tests.conftest import until

@@ -44,8 +44,9 @@ class Echo:
         self._half_closed = False
         self._late: list[bytes] = []
 
-    def message(self, data: bytes | memoryview) -> None:
-        answer = bytes(data)[::-1] * 2
+    def message(self, pieces: list[bytes | memoryview]) -> None:
+        data = b"".join(pieces)
+        answer = data[::-1] * 2
         if data[:1] == b"l":
             self._late.append(answer)
             self._world.late.append(self.answer)
