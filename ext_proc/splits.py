@@ -7,7 +7,7 @@ the controller, and what it accepts stands in `tuned`.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -191,12 +191,16 @@ class SplitMetrics(Collector):
                 share.add_metric([split.model, version], parts)
         yield share
         chosen = CounterMetricFamily("tidegate_ext_proc_split_requests", "Requests of a version", labels=labels)
-        for names, count in self._book.chosen.items():
+        for names, count in self._every(self._book.chosen):
             chosen.add_metric(names, count)
         yield chosen
         lost = CounterMetricFamily(
             "tidegate_ext_proc_split_fallbacks", "Requests meant for a version that served nobody", labels=labels
         )
-        for names, count in self._book.fallbacks.items():
+        for names, count in self._every(self._book.fallbacks):
             lost.add_metric(names, count)
         yield lost
+
+    def _every(self, counted: Counter[tuple[str, str]]) -> Iterable[tuple[tuple[str, str], int]]:
+        """What was counted, and 0 for the versions in force of which nothing was: a rate needs a series to begin at."""
+        return {**{(split.model, name): 0 for split in self._book for name, _ in split.parts}, **counted}.items()
