@@ -16,12 +16,13 @@ from tidegate.domain.operators import FieldChange
 from tidegate.domain.outcomes.report import Report
 from tidegate.domain.sample import EndpointSample, NodeSample, NodeTick
 from tidegate.domain.scaling.rule import Course
-from tidegate.store import schema
+from tidegate.store import rollouts, schema
 from tidegate.store.acts import ALERTS, KEPT_MARK, decode_acts, decode_notices, encode_acts, encode_notice
 from tidegate.store.outcomes import decode_report, encode_report
 from tidegate.store.outcomes import fields as outcome_fields
 from tidegate.store.picks import PickBatch
 from tidegate.store.ports import ClusterDecision, Delivered, Event, Mix, RawOperatorKeys
+from tidegate.store.rollouts import SplitLine
 
 TICKS_KEPT = 10_000  # a reader that falls further behind loses its connection, as it does on Redis
 
@@ -52,6 +53,7 @@ class MemoryStore:
         self._notices: dict[str, bytes] = {}
         self._targets: dict[str, Course] = {}
         self._mixes: dict[str, tuple[bytes, int]] = {}
+        self._split_lines: dict[str, deque[SplitLine]] = {}
         self._outcomes: dict[str, tuple[dict[str, bytes], int]] = {}
         self._readers: set[asyncio.Queue[NodeTick | None]] = set()
         self._nudged: set[asyncio.Queue[bool]] = set()
@@ -338,6 +340,21 @@ class MemoryStore:
         told = [hash_ for hash_, expires in self._outcomes.values() if expires > now]
         fields = outcome_fields(*asked)
         return [decode_report(*asked, [one.get(name) for name in fields]) for one in told] if fields else []
+
+    async def rollouts(self, models: Sequence[str]) -> tuple[dict[str, dict[str, str]], dict[str, str]]:
+        """Those that are there, and the hash that lists them."""
+        self._now()
+        return self._named(models, rollouts.rollout_key), dict(self._hashes.get(rollouts.ROLLOUTS, {}))
+
+    async def note_split(self, model: str, line: SplitLine, *, lease: Lease | None = None) -> None:
+        """Keep the line."""
+        self._fence(lease)
+        self._split_lines.setdefault(model, deque(maxlen=rollouts.HISTORY_KEPT)).append(line)
+
+    async def split_history(self, model: str, count: int) -> list[SplitLine]:
+        """The newest `count` lines, oldest first."""
+        self._now()
+        return list(self._split_lines.get(model, ()))[-count:] if count > 0 else []
 
     async def nudge(self) -> None:
         """Hand a word to every reader."""

@@ -16,6 +16,7 @@ from tidegate.domain.sample import EndpointSample, NodeSample, NodeTick
 from tidegate.domain.scaling.rule import Course
 from tidegate.domain.tuning import good_tunes
 from tidegate.store.picks import PickBatch
+from tidegate.store.rollouts import SplitLine
 
 Mix = Mapping[str, Mapping[str, Mapping[int, int]]]
 
@@ -289,6 +290,22 @@ class Outcomes(Protocol):
         """
 
 
+class Rollouts(Protocol):
+    """Rollouts of versions, and what became of splits. The controller writes by `change_fields`."""
+
+    async def rollouts(self, models: Sequence[str]) -> tuple[dict[str, dict[str, str]], dict[str, str]]:
+        """`rollout:{model}` of those models that have one, and the hash `rollouts`; in one round trip."""
+
+    async def note_split(self, model: str, line: SplitLine, *, lease: Lease | None = None) -> None:
+        """Append to the history of a split, which keeps about the newest 2,000 lines.
+
+        With a `lease`, nothing is written unless it is in force: raises NotLeading.
+        """
+
+    async def split_history(self, model: str, count: int) -> list[SplitLine]:
+        """The newest `count` lines, oldest first."""
+
+
 class Nudges(Protocol):
     """A word that something was decided, for whoever would else find it at the next look.
 
@@ -339,6 +356,7 @@ class Store(
     Outcomes,
     PickShare,
     Presence,
+    Rollouts,
     Targets,
     Protocol,
 ):

@@ -22,7 +22,7 @@ from tidegate.domain.operators import FieldChange
 from tidegate.domain.outcomes.report import Report
 from tidegate.domain.sample import EndpointSample, NodeSample, NodeTick
 from tidegate.domain.scaling.rule import Course
-from tidegate.store import commands, schema
+from tidegate.store import commands, rollouts, schema
 from tidegate.store.acts import ALERTS, KEPT_MARK, decode_acts, decode_notices, encode_acts, encode_notice
 from tidegate.store.commands import Command
 from tidegate.store.fields import text, texts
@@ -31,6 +31,7 @@ from tidegate.store.outcomes import fields as outcome_fields
 from tidegate.store.picks import PickBatch, decode_picks, encode_picks
 from tidegate.store.ports import ClusterDecision, Delivered, Event, Mix, RawOperatorKeys
 from tidegate.store.redis_connection import RedisConnection, raise_wrong_type
+from tidegate.store.rollouts import SplitLine
 from tidegate.store.targets import decode_course, encode_course
 
 NO_END: Final = -1  # PTTL's word for a key without expiry
@@ -397,6 +398,28 @@ class RedisStore(RedisConnection):
             return []
         told = await self._read([("HMGET", self._keys.told_outcomes(text(name)), *fields) for name in listed])
         return [decode_report(clusters, models, versions, values) for values in told if isinstance(values, list)]
+
+    async def rollouts(self, models: Sequence[str]) -> tuple[dict[str, dict[str, str]], dict[str, str]]:
+        """HGETALL of each; a key of another type reads as none."""
+        names = [*map(rollouts.rollout_key, models), rollouts.ROLLOUTS]
+        *found, listed = await self._hashes([self._keys.of(name) for name in names])
+        named = zip(models, map(_hash, found), strict=True)
+        return {model: texts(reply) for model, reply in named if reply}, texts(_hash(listed))
+
+    async def note_split(self, model: str, line: SplitLine, *, lease: Lease | None = None) -> None:
+        """XADD, which keeps about HISTORY_KEPT lines."""
+        key = self._keys.of(rollouts.split_history_key(model))
+        await self._write([("XADD", key, "MAXLEN", "~", rollouts.HISTORY_KEPT, "*", *line.fields())], lease)
+
+    async def split_history(self, model: str, count: int) -> list[SplitLine]:
+        """The newest `count` lines, oldest first."""
+        if count <= 0:
+            return []
+        key = self._keys.of(rollouts.split_history_key(model))
+        [entries] = await self._read([("XREVRANGE", key, "+", "-", "COUNT", count)])
+        raise_wrong_type(entries, key)
+        lines = (rollouts.decode_line(said) for _, said in reversed(entries) if said)
+        return [line for line in lines if line is not None]
 
     async def nudge(self) -> None:
         """PUBLISH on `decided`."""

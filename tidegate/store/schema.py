@@ -56,6 +56,9 @@ class Keys:
                  rejected                          hash            operator key → why
                  tuned                             hash            operator key → the text in force
                  events                            stream          at_ms who what before after why
+                 rollout:{model}                   hash            a rollout, as `rollouts` draws it; operators begin it
+                 rollouts                          hash            model → when its rollout began
+                 split_history:{model}             stream          at_ms why versions, as `rollouts` draws it
                  decided                           channel         an empty message: look at once
     Services:    service:{service}:{instance}      string, expires JSON with beat_at_ms
                  services                          zset            {service}|{instance} by beat_at_ms
