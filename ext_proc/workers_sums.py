@@ -1,11 +1,12 @@
 """One registry's worth of metrics out of several workers': what is summed, and what is not.
 
     counter, histogram   the sum of all workers, bucket by bucket; of exemplars the newest
-    gauge                the largest of all workers, but SUMMED and LEAST
+    gauge                the largest of all workers
     info                 what any worker says
+    SUMMED, LEAST, ALIKE exceptions by name
 
-A worker that ends takes its counts along, and its successor begins at 0. What the ended one had counted at the last
-look therefore stays in the sums, so that they never fall; what it counted after that look is lost.
+A worker that ends takes its counts along, and its successor begins at 0. What the ended one had counted when it was
+last heard therefore stays in what its place counted, which never falls; what it counted after that is lost.
 """
 
 from __future__ import annotations
@@ -22,7 +23,6 @@ from tidegate.exposition import Life, Series, Told, metric
 SUMMED: Final = frozenset(
     {
         "tidegate_ext_proc_open_streams",
-        "tidegate_ext_proc_pending_requests",
         "tidegate_queue_bytes",
         "tidegate_queue_most_requests",
         "tidegate_queue_requests",
@@ -31,7 +31,14 @@ SUMMED: Final = frozenset(
 """Gauges of what each worker holds for itself."""
 LEAST: Final = frozenset({"tidegate_tls_certificate_not_after_seconds"})
 """Gauges whose smallest value is the one to worry about."""
-LARGEST: Final = "largest"
+ALIKE: Final = frozenset(
+    {
+        "tidegate_ext_proc_counted_output_tokens",
+        "tidegate_ext_proc_counted_prompt_tokens",
+        "tidegate_ext_proc_output_windows",
+    }
+)
+"""Counters of what every worker sees of the same engines."""
 COUNTED: Final = frozenset({"counter", "histogram", "summary"})
 
 Place = tuple[str, tuple[tuple[str, str], ...]]
@@ -40,11 +47,11 @@ Place = tuple[str, tuple[tuple[str, str], ...]]
 
 def rule(name: str, kind: str) -> str:
     """How a family of several workers becomes one: `sum`, `least`, `largest`, or `same`."""
-    if kind in COUNTED or name in SUMMED:
-        return "sum"
     if kind == "info":
         return "same"
-    return "least" if name in LEAST else LARGEST
+    if name in SUMMED or (kind in COUNTED and name not in ALIKE):
+        return "sum"
+    return "least" if name in LEAST else "largest"
 
 
 @dataclass(slots=True)
@@ -55,9 +62,8 @@ class Family:
     kind: str
     series: dict[Place, Series] = field(default_factory=dict)
 
-    def add(self, name: str, told: Iterable[Series]) -> None:
-        """What one more worker says."""
-        how = rule(name, self.kind)
+    def add(self, told: Iterable[Series], how: str) -> None:
+        """What one more worker, or one more life, says."""
         for one in told:
             place = (one.name, tuple(sorted(one.labels.items())))
             known = self.series.get(place)
@@ -79,16 +85,30 @@ class Sums:
     def __init__(self) -> None:
         self._last: dict[str, Life] = {}
         self._away: set[str] = set()
-        self._ended: dict[str, Family] = {}
+        self._ended: dict[str, dict[str, Family]] = {}
 
     def heard(self, lives: Mapping[str, Life]) -> None:
         """`lives` are what the workers that answered say, by worker. Of others the counts stay as they were."""
         for worker, life in lives.items():
             before = self._last.get(worker)
             if before is not None and before.name != life.name:
-                _add(self._ended, before.families, only=COUNTED)
+                self._ended[worker] = self._counted(worker)
             self._last[worker] = life
         self._away = self._last.keys() - lives.keys()
+
+    def _counted(self, worker: str) -> dict[str, Family]:
+        """What a worker counted in all its lives."""
+        counted = {
+            told.name: Family(told.documentation, told.type)
+            for told in self._last[worker].families
+            if told.type in COUNTED
+        }
+        for name, family in self._ended.get(worker, {}).items():
+            counted.setdefault(name, Family(family.documentation, family.kind)).add(family.series.values(), "sum")
+        for told in self._last[worker].families:
+            if told.type in COUNTED:
+                counted[told.name].add(told.series, "sum")
+        return counted
 
     def by_worker(self, series: str) -> dict[str, float]:
         """The series of this name, which has no labels, by worker: since the worker's start, and when last heard."""
@@ -105,10 +125,11 @@ class Sums:
         """The workers' families, and those of the process that asks."""
         families: dict[str, Family] = {}
         for worker, life in self._last.items():
-            _add(families, life.families, only=COUNTED if worker in self._away else None)
-        for name, ended in self._ended.items():
-            families.setdefault(name, Family(ended.documentation, ended.kind)).add(name, ended.series.values())
-        _add(families, own.families, only=None)
+            for name, family in self._counted(worker).items():
+                _add(families, name, family, family.series.values())
+            if worker not in self._away:
+                _add_told(families, (one for one in life.families if one.type not in COUNTED))
+        _add_told(families, own.families)
         return Summed(families)
 
 
@@ -123,7 +144,11 @@ class Summed(Collector):
             yield metric(name, family.documentation, family.kind, family.series.values())
 
 
-def _add(families: dict[str, Family], told: Iterable[Told], *, only: frozenset[str] | None) -> None:
+def _add_told(families: dict[str, Family], told: Iterable[Told]) -> None:
     for one in told:
-        if only is None or one.type in only:
-            families.setdefault(one.name, Family(one.documentation, one.type)).add(one.name, one.series)
+        _add(families, one.name, Family(one.documentation, one.type), one.series)
+
+
+def _add(families: dict[str, Family], name: str, like: Family, series: Iterable[Series]) -> None:
+    known = families.setdefault(name, Family(like.documentation, like.kind))
+    known.add(series, rule(name, like.kind))

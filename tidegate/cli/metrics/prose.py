@@ -1,0 +1,54 @@
+"""What docs/metrics.md says before its tables."""
+
+from __future__ import annotations
+
+from typing import Final
+
+HEAD: Final = """# Metrics
+
+Every service has a page for Prometheus once it is told where: `--metrics-listen 0.0.0.0:9100`. On it are `/metrics` and
+`/healthz` (200 `ok`, or 503 and a sentence). `tidegate up` chooses free ports and names the pages in its ready file:
+
+```console
+$ curl -s "$(jq -r .metrics.ext_proc ready.json)" | grep decisions_total
+```
+
+The tables below are made from the registries of the services (`make docs`), and a test compares both.
+
+## Scraping
+
+| asked for | answered |
+|---|---|
+| `Accept: application/openmetrics-text` (Prometheus does) | OpenMetrics 1.0, with exemplars |
+| anything else | the text format, 0.0.4 |
+| `Accept-Encoding: gzip` | gzip |
+
+Exemplars are on `tidegate_ext_proc_decision_seconds` and `tidegate_queue_wait_seconds`: the newest request of a sampled
+trace that fell into each bucket, as `trace_id`. Prometheus keeps them when it is started with
+`--enable-feature=exemplar-storage`.
+
+## What to look at first
+
+| question | expression |
+|---|---|
+| Do requests wait? | `sum by (cluster) (tidegate_queue_requests)` |
+| For how long? | `histogram_quantile(0.95, sum by (le, cluster) (rate(tidegate_queue_wait_seconds_bucket[5m])))` |
+| Who is turned away, and why? | `sum by (reason) (rate(tidegate_ext_proc_refusals_total[5m]))` |
+| Do engines fail? | `sum by (cluster) (rate(tidegate_outcomes_requests_total{ending=~"fault\\|error"}[5m]))` |
+| Is the objective at risk? | `tidegate_outcomes_slo_burning == 1` |
+| Does Envoy take what it is told? | `tidegate_xds_last_push_refused == 1 or tidegate_xds_unacked_age_seconds > 10` |
+| Does ext_proc keep up? | `rate(tidegate_ext_proc_decision_seconds_sum[5m])`: the share of a CPU |
+
+## Several workers
+
+`tidegate ext-proc --workers N` is one target: the parent's page asks each worker and joins what they say, as the
+column `workers` tells. `sum` is of counters, of histograms bucket by bucket (of exemplars the newest is kept), and of
+gauges of what each worker holds for itself. `largest` is of what all workers see alike, `least` of what is worst when it
+is small. A worker that dies takes no counts along: what it had counted when the page was last read stays in the sums,
+which never fall; what it counted after that is lost, as with any process that dies between two scrapes.
+
+## Labels
+
+No value of a label is for clients to choose: names that the file does not have are counted as `other`, or not by name.
+No label holds a prompt, a user's name or a secret.
+"""
