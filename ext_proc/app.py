@@ -46,6 +46,7 @@ from tidegate.store.clock import StoreClock
 from tidegate.store.nudged import Nudged
 from tidegate.store.ports import Store
 from tidegate.store.redis import RedisStore
+from tidegate.store.stats import StoreMetrics
 from tidegate.telemetry import MetricsPage, configure_logs
 
 log = structlog.get_logger("ext_proc")
@@ -91,6 +92,7 @@ async def serve_on(
     shared = SharedPicks(store, instance_name(), clock)
     fleet = FleetView(file.topology, settings.sample_ttl_ms, shared.record)
     tokens, outputs = TokenBook(fleet.names), OutputBook(fleet.names)
+    StoreMetrics(registry, store)
     SharedPicksMetrics(registry, shared)
     OutputMetrics(registry, outputs)
     health, metrics = Health(), ExtProcMetrics(registry, tokens)
@@ -144,7 +146,7 @@ async def serve_on(
     )
     info: dict[str, str | None] = {"metrics": await page.start(settings.metrics_listen)}
     info |= await _listen(servers, listens)
-    _start_tasks(service, store, clock, fleet, tokens, outputs, gates, tuning, settings, info, tls)
+    _start_tasks(service, store, clock, fleet, tokens, outputs, gates, versions, tuning, settings, info, tls)
     _start_sharing(service, shared, fleet)
     service.spawn("mix", lambda: mix.tell(store, instance_name()))
     service.spawn("splits", lambda: splits.follow(store, nudged, settings.tick_ms / 1000))
@@ -189,6 +191,7 @@ def _start_tasks(
     tokens: TokenBook,
     outputs: OutputBook,
     gates: Gates,
+    versions: Versions,
     tuning: Tuning,
     settings: ExtProcSettings,
     info: dict[str, str | None],
@@ -204,6 +207,7 @@ def _start_tasks(
                 OUTPUTS: outputs.shared(),
                 "tls_not_after_ms": tls and tls.not_after_ms,
                 "queues": gates.report(clock()),
+                "silent_versions": versions.silent(),
             }
             await store.beat(SERVICE, instance_name(), told, ttl_ms=BEAT_TTL_MS)
             await asyncio.sleep(BEAT_SECONDS)

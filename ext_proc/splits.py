@@ -92,6 +92,11 @@ class SplitBook:
             return (await store.operator_keys((), ())).tuned
         return {**self._tuned, **tuned}
 
+    @property
+    def down(self) -> list[tuple[str, str]]:
+        """Models and versions that a request was meant for and that served nobody then, nor any request since."""
+        return sorted(self._down)
+
     def went(self, model: str, chosen: Chosen) -> None:
         """A request meets that version."""
         self.chosen[model, chosen.version] += 1
@@ -163,6 +168,10 @@ class Versions:
             return True
         salt = f"rule {rule.match.model or ''} {rule.cluster}"
         return slot_of(self._number(salt, caller)) < rule.share_permille
+
+    def silent(self) -> list[tuple[str, str]]:
+        """Models and versions that requests were meant for, and that serve nobody still: what the beat tells."""
+        return [(model, version) for model, version in self._book.down if not self._serves(version)]
 
     def _number(self, salt: str, caller: Caller) -> int:
         identity = identity_of(caller.user, caller.header, self._user_header, caller.address)
