@@ -30,6 +30,7 @@ COMMANDS: Final = {
     "drain": "operate:register",
     "undrain": "operate:register",
     "split": "split:app",
+    "rollout": "rollout:app",
 }
 """Where each command is: a module of `tidegate.cli`, and in it a function, an `app` of subcommands, or `register`,
 which adds several. A command that is asked for is imported without the others, which would cost it a second."""

@@ -14,12 +14,15 @@ from tidegate.cli.look import bar, new_console, new_table
 from tidegate.cli.orders import DryRun, operator_name
 from tidegate.domain.errors import ConfigError
 from tidegate.domain.operators import FieldChange
-from tidegate.domain.outcomes.ending import Ending
-from tidegate.domain.outcomes.report import Seen, cluster_seen, replicas_seen
+from tidegate.domain.lifetime import time_text
+from tidegate.domain.outcomes.version import last_minute
+from tidegate.domain.rollout.course import GOING
+from tidegate.domain.rollout.snapshot import versions_seen
 from tidegate.domain.routing import PERMILLE
 from tidegate.domain.split import Parts, fields_of, in_force, read_parts, split_key, text_of
 from tidegate.domain.topology import Topology
 from tidegate.store.ports import Event, Store
+from tidegate.store.rollouts import STATE, SplitLine, decode_state
 
 Model = Annotated[str, typer.Argument(help="the model, as clients name it")]
 Json = Annotated[bool, typer.Option("--json", help="print JSON instead of a table")]
@@ -77,6 +80,26 @@ def split_show(
     _print(found, rejected)
 
 
+@app.command("history")
+@on_cluster
+def split_history(
+    target: Target,
+    model: Model,
+    count: Annotated[int, typer.Option("-n", "--count", min=1, max=2000, help="how many of the newest lines")] = 20,
+    json_output: Annotated[bool, typer.Option("--json", help="print one JSON object a line")] = False,
+) -> None:
+    """Show what the split was and what became of it: a line at each change, and one every ten seconds."""
+    lines = target.ask(lambda store: store.split_history(model, count))
+    if not lines:
+        raise ConfigError([f"{model} has no history: it has no split, or no controller has led since it has one"])
+    if json_output:
+        for line in lines:
+            versions = [{"cluster": name, **row} for name, row in line.versions.items()]
+            print(json.dumps({"at_ms": line.at_ms, "why": line.why, "model": model, "versions": versions}))
+        return
+    _print_history(lines)
+
+
 def _parts(topology: Topology | None, model: str, shares: Sequence[str]) -> Parts:
     """What was typed, checked as the controller will. Without a file, the clusters are those that were typed."""
     fields = {name: share for name, _, share in (word.partition("=") for word in shares)}
@@ -110,7 +133,10 @@ async def _carry_out(
     print(f"{split_key(model)}: {before or 'as in the file'} → {after or 'as in the file'}")
     if dry_run:
         print("nothing was changed (--dry-run)")
-    elif changes:
+        return
+    if await _goes(store, model):
+        print(f"a rollout of {model} goes on; it pauses now (`tidegate rollout show {model}`)")
+    if changes:
         at_ms = round(await store.time_ms())
         said = Event(at_ms=at_ms, who=operator_name(), what=split_key(model), before=before, after=after, why=why)
         await store.change_fields(changes, [said])
@@ -129,36 +155,23 @@ async def _look(
             if key.startswith(split_key(""))
         }
     wanted = {name: parts for name, parts in splits.items() if model in (None, name)}
-    clusters = sorted({cluster for parts in wanted.values() for cluster, _ in parts})
-    seen = replicas_seen(await store.outcomes(clusters))
+    reports = [one for one in await store.outcomes((), (), list(wanted)) if one.run]
     found = [
-        _snapshot(name, parts, {c: cluster_seen(one.values()) for c, one in seen.items()})
+        {
+            "model": name,
+            "versions": versions_seen(
+                parts, last_minute(one.versions.get(name, {}) for one in reports) if reports else None
+            ),
+        }
         for name, parts in wanted.items()
     ]
     rejected = {key: why for key, why in (await store.rejected()).items() if key.startswith(split_key(model or ""))}
     return found, rejected
 
 
-def _snapshot(model: str, parts: Parts, seen: Mapping[str, Seen]) -> dict[str, Any]:
-    """`{"model", "versions": [{"cluster", "share_permille", "seen_permille", "requests", "error_rate", "p95_ms"}]}`.
-
-    What was seen is of the last minute and of the cluster as a whole, also of other models that it serves; None where
-    nothing was.
-    """
-    requests = {cluster: sum(seen[cluster].tally.counts) if cluster in seen else None for cluster, _ in parts}
-    total = sum(count or 0 for count in requests.values())
-    versions = [
-        {
-            "cluster": cluster,
-            "share_permille": share,
-            "seen_permille": round((requests[cluster] or 0) / total * PERMILLE, 1) if total else None,
-            "requests": requests[cluster],
-            "error_rate": seen[cluster].tally.ratio(Ending.FAULT) if cluster in seen else None,
-            "p95_ms": seen[cluster].tally.total.quantile_ms(0.95) if cluster in seen else None,
-        }
-        for cluster, share in parts
-    ]
-    return {"model": model, "versions": versions}
+async def _goes(store: Store, model: str) -> bool:
+    state = decode_state((await store.rollouts([model]))[0].get(model, {}).get(STATE))
+    return state is not None and state.phase in GOING
 
 
 def _print(found: Sequence[Mapping[str, Any]], rejected: Mapping[str, str]) -> None:
@@ -179,6 +192,23 @@ def _print(found: Sequence[Mapping[str, Any]], rejected: Mapping[str, str]) -> N
     console.print(table)
     for key, why in rejected.items():
         console.print(f"[yellow]rejected: {escape(key)}: {escape(why)}[/]")
+
+
+def _print_history(lines: Sequence[SplitLine]) -> None:
+    table = new_table("time ", "version ", ">share ", ">seen ", ">requests ", ">errors ", ">p95", " why")
+    for line in lines:
+        for number, (version, row) in enumerate(line.versions.items()):
+            table.add_row(
+                time_text(line.at_ms) + " " if number == 0 else "",
+                f"{escape(version)} ",
+                _cell(row.get("share_permille"), "{} ‰ "),
+                _cell(row.get("seen_permille"), "{:.0f} ‰ "),
+                _cell(row.get("requests"), "{} "),
+                _cell(row.get("error_rate"), "{:.1%} "),
+                _cell(row.get("p95_ms"), "{:.0f} ms"),
+                f" {escape(line.why)}" if number == 0 else "",
+            )
+    new_console().print(table)
 
 
 def _cell(value: Any, form: str) -> str:
