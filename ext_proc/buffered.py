@@ -89,17 +89,19 @@ class Reader:
 def _split(pieces: Pieces) -> tuple[bytes, bytes] | None:
     """The bytes of the body, and those behind `request_body`."""
     head = pieces[0] if pieces else b""
-    if len(head) < _HEAD_BYTES or head[0] != _REQUEST_BODY:
+    if len(head) < _HEAD_BYTES:
+        head = _cut(pieces, 0, _HEAD_BYTES).ljust(_HEAD_BYTES, b"\0")
+    if head[0] != _REQUEST_BODY:
         return None
     outer, at = _varint(head, 1)
     if head[at] != _BODY:
         return None
     inner, begin = _varint(head, at + 1)
     end, outer_end = begin + inner, at + outer
-    size = len(head) if len(pieces) == 1 else sum(map(len, pieces))
+    size = sum(map(len, pieces))
     if not begin <= end <= outer_end <= size or not begin > at + 1:
         return None
-    if bytes(_cut(pieces, end, outer_end)) not in _BEHIND_BODY:
+    if _cut(pieces, end, outer_end) not in _BEHIND_BODY:
         return None
     return _cut(pieces, begin, end), _cut(pieces, outer_end, size)
 

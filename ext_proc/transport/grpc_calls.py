@@ -94,14 +94,14 @@ class Call:
             connection.send_headers(stream, _OK_HEADERS)
         connection.send_data(stream, _PREFIX.pack(0, len(message)) + message)
 
-    def finish(self, status: StatusCode = StatusCode.OK, why: str = "") -> None:
-        """End the call. A second end is none."""
+    def finish(self, status: StatusCode = StatusCode.OK, why: str = "", *, urgent: bool = True) -> None:
+        """End the call. A second end is none. One that is not `urgent` may leave with what is sent next."""
         if self.done:
             return
         self.done = True
         trailers = _OK_TRAILERS if status is StatusCode.OK else _trailers(status, why)
         block = trailers if self._began else _OK_HEADERS + trailers
-        self._connection.send_headers(self.stream, block, end=True)
+        self._connection.send_headers(self.stream, block, end=True, urgent=urgent)
         self._over(self.stream)
 
 

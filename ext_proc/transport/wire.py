@@ -37,6 +37,9 @@ STUCK_SECONDS: Final = 30.0
 """How long a client may read nothing while answers wait for it."""
 TICK_SECONDS: Final = 5.0
 """Between looks at what clients leave undone."""
+PATIENCE_SECONDS: Final = 0.002
+"""How long the end of a stream whose client has what it wanted may wait for something else to be sent with it: a write
+for each costs more than the frames of a whole request."""
 _BACKLOG: Final = 1024
 _UNIX: Final = "unix:"
 
@@ -151,6 +154,7 @@ class _Client(asyncio.Protocol):
         self._connection: Connection
         self._transport: asyncio.Transport
         self._timer: asyncio.TimerHandle | None = None
+        self._patience: asyncio.TimerHandle | None = None
         self._draining = False
 
     def connection_made(self, transport: Any) -> None:
@@ -165,8 +169,11 @@ class _Client(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         connection = self._connection
         connection.receive(data, self._clock())
-        if connection.sender.has_output:
-            self._transport.write(connection.sender.take())
+        sender = connection.sender
+        if sender.urgent:
+            self._transport.write(sender.take())
+        elif self._patience is None and sender.has_output:
+            self._patience = self._later(PATIENCE_SECONDS, self._out_of_patience)
         if connection.closed or (self._draining and not connection.streams):
             self._close()
 
@@ -176,6 +183,8 @@ class _Client(asyncio.Protocol):
     def connection_lost(self, _: BaseException | None) -> None:
         if self._timer is not None:
             self._timer.cancel()
+        if self._patience is not None:
+            self._patience.cancel()
         self._connection.lost()
         self._server.left(self)
 
@@ -201,6 +210,10 @@ class _Client(asyncio.Protocol):
             self._transport.write(connection.sender.take())
         if connection.closed or (self._draining and not connection.streams):
             self._close()
+
+    def _out_of_patience(self) -> None:
+        self._patience = None
+        self.flush()
 
     def tick(self) -> None:
         """Time has passed."""
@@ -267,7 +280,7 @@ class _Process:
             self._answer(reply)
 
     def half_closed(self) -> None:
-        self._call.finish()
+        self._call.finish(urgent=False)
         self.gone()
 
     def gone(self) -> None:

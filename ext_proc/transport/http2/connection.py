@@ -150,9 +150,9 @@ class Connection:
 
     # What the handler calls.
 
-    def send_headers(self, stream: Stream, block: bytes, *, end: bool = False) -> None:
-        """A header section or, with `end`, trailers."""
-        self.sender.headers(stream, block, end=end)
+    def send_headers(self, stream: Stream, block: bytes, *, end: bool = False, urgent: bool = True) -> None:
+        """A header section or, with `end`, trailers. Of some that are not `urgent`, nobody waits for the word."""
+        self.sender.headers(stream, block, end=end, urgent=urgent)
         if end:
             self._answered(stream)
 

@@ -26,7 +26,7 @@ _COST_OF_A_PART: Final = 256
 
 
 class Sender:
-    """The outgoing half of a connection. `take` empties it."""
+    """The outgoing half of a connection. `take` empties it; `urgent` says that somebody waits for what is in it."""
 
     def __init__(self) -> None:
         self._out: list[bytes] = []
@@ -34,6 +34,7 @@ class Sender:
         self._blocked: dict[int, Stream] = {}
         self._max_frame = LEAST_MAX_FRAME
         self._said_no_table = False
+        self.urgent = False
         self.first_window = FIRST_WINDOW
         self.waiting_bytes = 0
 
@@ -49,14 +50,15 @@ class Sender:
 
     def take(self) -> bytes:
         """Everything that is due, as one."""
-        out, self._out = self._out, []
+        out, self._out, self.urgent = self._out, [], False
         return out[0] if len(out) == 1 else b"".join(out)
 
     def write(self, data: bytes) -> None:
         """Frames that no window holds back."""
         self._out.append(data)
+        self.urgent = True
 
-    def headers(self, stream: Stream, block: bytes, *, end: bool = False) -> None:
+    def headers(self, stream: Stream, block: bytes, *, end: bool = False, urgent: bool = True) -> None:
         """A header block, of less than 16 KiB, behind the data of its stream that still waits."""
         if stream.pending:
             self._wait(stream, HEADERS, block, end=end)
@@ -64,6 +66,7 @@ class Sender:
         if not self._said_no_table:
             self._said_no_table, block = True, _NO_TABLE + block
         self._out.append(frame(HEADERS, END_HEADERS | (END_STREAM if end else 0), stream.id, block))
+        self.urgent = self.urgent or urgent
 
     def data(self, stream: Stream, data: bytes, *, end: bool = False) -> None:
         """Data of a stream: at once as far as the windows go, the rest when they open."""
@@ -72,6 +75,7 @@ class Sender:
             stream.send_window -= size
             self._window -= size
             self._out.append(frame(DATA, END_STREAM if end else 0, stream.id, data))
+            self.urgent = True
             return
         self._wait(stream, DATA, data, end=end)
         self._flush(stream)
@@ -153,6 +157,7 @@ class Sender:
         self._window -= len(view)
         self.waiting_bytes -= len(view)
         self._out.append(frame(DATA, END_STREAM if end else 0, stream.id, bytes(view)))
+        self.urgent = True
 
 
 def waiting_bytes(stream: Stream) -> int:
