@@ -252,10 +252,10 @@ class MemoryStore:
         if lease is not None and (self._lead is None or self._lead[0] != lease or self._lead[1] <= now):
             raise NotLeading("another controller leads")
 
-    async def acts(self) -> list[Act]:
-        """The acts of every source."""
+    async def acts(self, source: str | None = None) -> list[Act]:
+        """The acts of one source, or of all."""
         self._now()
-        return decode_acts(self._acts.values())
+        return decode_acts(raw for name, raw in self._acts.items() if source in {None, name})
 
     async def effects(self) -> Effects:
         """What they add up to."""

@@ -207,8 +207,8 @@ class Leadership(Protocol):
 class Acts(Protocol):
     """What alerts, annotations and built-in rules have set in motion. Each source writes its own, whole."""
 
-    async def acts(self) -> list[Act]:
-        """Those in force of every source, dry runs among them. What is not of that shape is left out."""
+    async def acts(self, source: str | None = None) -> list[Act]:
+        """Those in force, of one source or of all, dry runs among them. What is not of that shape is left out."""
 
     async def effects(self) -> Effects:
         """What they add up to."""

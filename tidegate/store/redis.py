@@ -273,10 +273,10 @@ class RedisStore(RedisConnection):
         raise_wrong_type(held, self._keys.leader)
         return read_lease(text(held)) if held is not None else None
 
-    async def acts(self) -> list[Act]:
-        """The acts of every source."""
+    async def acts(self, source: str | None = None) -> list[Act]:
+        """The acts of one source, or of all."""
         [reply] = await self._hashes([self._keys.acts])
-        return decode_acts(_hash(reply).values())
+        return decode_acts(raw for name, raw in _hash(reply).items() if source in {None, text(name)})
 
     async def effects(self) -> Effects:
         """What they add up to."""

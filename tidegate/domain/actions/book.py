@@ -43,7 +43,9 @@ class Book:
 
 
 def _dated(notice: Notice, known: Notice | None) -> Notice:
-    if known is not None and (notice.over or not known.over):
+    """A window that was moved is another one; an alert that goes on is the same."""
+    moved = known is not None and notice.window != known.window and not notice.over
+    if known is not None and (notice.over or not known.over) and not moved:
         return replace(notice, version_ms=known.version_ms)
     return replace(notice, version_ms=notice.first_ms)
 

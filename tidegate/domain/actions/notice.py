@@ -54,6 +54,11 @@ class Notice:
             cancelled=dict(sorted(by, reverse=True)),
         )
 
+    @property
+    def window(self) -> tuple[int | None, int | None]:
+        """From when until when an annotation holds."""
+        return self.from_ms, self.until_ms
+
     def acts(self, now_ms: int) -> tuple[Act, ...]:
         """Those in force at `now_ms`."""
         made = (act for index in range(len(self.orders)) if (act := self._act(index, now_ms)) is not None)
@@ -86,7 +91,8 @@ class Notice:
 
     def _id(self, index: int) -> str:
         order = self.orders[index]
-        said = "\0".join((self.key, str(self.version_ms), order.rule, order.deed.kind, order.deed.target, str(index)))
+        version = str(self.version_ms) if self.from_ms is None else ""  # a window that is moved is the same act
+        said = "\0".join((self.key, version, order.rule, order.deed.kind, order.deed.target, str(index)))
         return sha256(said.encode()).hexdigest()[:10]
 
     def forgettable(self, now_ms: int) -> bool:
