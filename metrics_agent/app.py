@@ -33,6 +33,7 @@ from tidegate.settings.services import AgentSettings
 from tidegate.store.clock import StoreClock
 from tidegate.store.ports import Store
 from tidegate.store.redis import RedisStore
+from tidegate.store.stats import StoreMetrics
 from tidegate.telemetry import MetricsPage, configure_logs
 
 log = structlog.get_logger("metrics_agent")
@@ -87,6 +88,7 @@ async def serve_on(
     fixed = each_once([*targets(topology, settings.node, all_nodes=settings.all_nodes), *read_flags(settings.engine)])
     registry = CollectorRegistry() if registry is None else registry
     service, instruments, clock = Service("agent", registry), Instruments(registry), StoreClock(store)
+    StoreMetrics(registry, store)
     tls = EngineTls(topology)
     pages = HttpPages(settings.timeout_ms / 1000, tls_of=tls.of)
 

@@ -26,6 +26,7 @@ from tidegate.settings.config_file import FileConfig, load
 from tidegate.settings.services import OutcomesSettings
 from tidegate.store.ports import Store
 from tidegate.store.redis import RedisStore
+from tidegate.store.stats import StoreMetrics
 from tidegate.telemetry import MetricsPage, configure_logs
 
 log = structlog.get_logger("outcomes")
@@ -63,6 +64,7 @@ async def serve_on(
     """
     registry = CollectorRegistry() if registry is None else registry
     service, topology = Service(SERVICE, registry), file.topology
+    StoreMetrics(registry, store)
     slos = {slo.model: slo for slo in topology.slos}
     book = Book(
         steady_ms,

@@ -23,6 +23,7 @@ from tidegate.settings.services import XdsSettings
 from tidegate.store.clock import StoreClock
 from tidegate.store.ports import Store
 from tidegate.store.redis import RedisStore
+from tidegate.store.stats import StoreMetrics
 from tidegate.telemetry import MetricsPage, configure_logs
 from xds_server import presence
 from xds_server.cache import SnapshotCache
@@ -72,6 +73,7 @@ async def serve_on(
     registry, resolver, cache = CollectorRegistry() if registry is None else registry, Resolver(), SnapshotCache()
     service, metrics = Service("xds", registry), XdsMetrics(registry)
     streams, clock = Streams(metrics), StoreClock(store)
+    StoreMetrics(registry, store)
     ClientStates(lambda: streams.status(now_ms()), registry)
     gateway = await gateway_of(file, settings, resolver)
     tls_metrics = TlsMetrics(registry)

@@ -6,6 +6,7 @@ Commands in, replies out, within a time limit. What redis-py raises leaves as St
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncGenerator, Sequence
 from typing import Any, Final
 
@@ -29,6 +30,7 @@ from tidegate.domain.lease import Lease
 from tidegate.settings.redis_url import CLUSTER_SCHEME, SENTINEL_SCHEME, RedisUrl, parse_redis_url
 from tidegate.store import commands
 from tidegate.store.commands import Command
+from tidegate.store.stats import StoreStats
 
 FENCED_TRIES: Final = 3
 
@@ -36,7 +38,8 @@ _REDIS_FAULTS: Final = (RedisError, RedisClusterException, OSError)  # OSError: 
 
 
 class RedisConnection:
-    """What a store on Redis sends by. `leader_key` is the key that fenced writes compare their lease with.
+    """What a store on Redis sends by. `leader_key` is the key that fenced writes compare their lease with; `stats` is
+    how long what it sent took.
 
     Raises ConfigError when `url` is not a Redis URL.
     """
@@ -53,6 +56,7 @@ class RedisConnection:
         self._subscriptions: set[Any] = set()
         self._fenced = asyncio.Lock()
         self._closed = False
+        self.stats = StoreStats()
 
     async def close(self) -> None:
         """Release every connection; a running `ticks()` raises StoreUnavailable, as does every later call."""
@@ -129,6 +133,7 @@ class RedisConnection:
 
     async def _compared(self, commands: Sequence[Command], lease: Lease) -> list[Any] | None:
         """None where the key changed in between: it may have expired, or another process of ours extended it."""
+        started = time.perf_counter()
         async with self._client.pipeline(transaction=True) as pipeline:
             await pipeline.watch(self._leader_key)
             if await _text_of(pipeline, self._leader_key) != lease.text.encode():
@@ -140,6 +145,7 @@ class RedisConnection:
                 replies: list[Any] = await pipeline.execute(raise_on_error=False)
             except WatchError:
                 return None
+            self.stats.took("WATCH", time.perf_counter() - started)
             return replies
 
     async def _check_lead(self, lease: Lease) -> None:
@@ -155,13 +161,15 @@ class RedisConnection:
         pipeline = self._client.pipeline(transaction=atomic)
         for command in commands:
             pipeline.execute_command(*command)
+        started = time.perf_counter()
         replies: list[Any] = await self._guard(pipeline.execute(raise_on_error=False))
+        self.stats.took(str(commands[0][0]), time.perf_counter() - started)
         return self._raise_faults(replies)
 
     def _raise_faults(self, replies: list[Any]) -> list[Any]:
         for reply in replies:
             if isinstance(reply, Exception) and not _is_wrong_type(reply):
-                raise self._store_error(reply) from reply
+                raise self._fault(reply) from reply
         return replies
 
     async def _exchange(self, transaction: Sequence[Command]) -> list[Any]:
@@ -174,22 +182,24 @@ class RedisConnection:
 
     async def _replies(self, sent: Sequence[Command]) -> list[Any]:
         """One a command. Packed here: redis-py's pipeline takes four times as long, many times a second."""
-        pool = self._client.connection_pool
+        started, pool = time.perf_counter(), self._client.connection_pool
         connection = await pool.get_connection()
         try:
             await connection.send_packed_command(commands.packed(sent))
-            return [await _reply_of(connection) for _ in sent]
+            replies = [await _reply_of(connection) for _ in sent]
         except BaseException:
             await connection.disconnect(nowait=True)
             raise
         finally:
             await pool.release(connection)
+        self.stats.took(str(sent[0][0]), time.perf_counter() - started)
+        return replies
 
     def _check(self, written: Sequence[Command], replies: Sequence[Any]) -> None:
         """Raise the first error among the replies."""
         for command, reply in zip(written, replies, strict=True):
             if isinstance(reply, Exception) and not _is_wrong_type(reply):
-                raise self._store_error(reply) from reply
+                raise self._fault(reply) from reply
             raise_wrong_type(reply, str(command[1]))
 
     async def _guard(self, awaitable: Any, *, extra_seconds: float = 0.0) -> Any:
@@ -198,11 +208,17 @@ class RedisConnection:
             async with asyncio.timeout(self._timeout + extra_seconds):
                 return await awaitable
         except _REDIS_FAULTS as exc:
-            raise self._store_error(exc) from exc
+            raise self._fault(exc) from exc
 
     def _refuse_when_closed(self) -> None:
         if self._closed:
             raise StoreUnavailable("the store is closed")
+
+    def _fault(self, exc: Exception) -> StoreError:
+        """`_store_error`, counted."""
+        error = self._store_error(exc)
+        self.stats.failed(error)
+        return error
 
     def _store_error(self, exc: Exception) -> StoreError:  # noqa: PLR0911 - a line a case
         """The sentence for what redis-py raised. It names the address, never the password."""

@@ -15,7 +15,7 @@ BOUNDS: Final[Mapping[str, str]] = {
     "duty": "what a leader does beside weights, by name",
     "ending": "how a request may end: the words of [outcomes](outcomes.md)",
     "endpoint": "engines that this agent watches; the series end when it watches them no more",
-    "kind": "a few words of the metric",
+    "kind": "`protocol` and `crash`; `counted`, `ignored` and `unreadable`; `unavailable` and `refused`",
     "model": "models and aliases of the file, and `other` for any other name",
     "node": "200 Envoys by node id, and `others`",
     "objective": "objectives of the file's `slo`",
