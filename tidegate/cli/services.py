@@ -43,12 +43,18 @@ def _with_config(settings: S) -> S:
 def xds(settings: XdsSettings) -> None:
     """Serve xDS to Envoys, with the controller in the same process."""
     from controller.app import control  # noqa: PLC0415 - a service loads what it needs alone
+    from controller.hooks.app import serve_hooks, token_for  # noqa: PLC0415
     from xds_server.app import serve  # noqa: PLC0415
 
     def controller(store: Store, file: FileConfig, registry: CollectorRegistry) -> Coroutine[Any, Any, None]:
         return control(store, file, settings, registry)
 
+    def hooks(store: Store, file: FileConfig, registry: CollectorRegistry) -> Coroutine[Any, Any, None]:
+        return serve_hooks(store, file, settings, registry)
+
+    token_for(settings)
     companions = [("controller", controller)] if settings.controller else []
+    companions += [("hooks", hooks)] if settings.hooks_listen is not None else []
     _run(lambda: serve(_with_config(settings), companions))
 
 

@@ -152,6 +152,14 @@ class XdsSettings(GrpcSettings):
         None, "host:port of Envoy's listener; overrides gateway.listen of the file", check=split_listen
     )
     controller: bool = setting(True, "run the controller in this process")
+    hooks_listen: str | None = setting(
+        None,
+        "host:port at which alerts and annotations come back; port 0 is any free one; unset: none",
+        check=split_listen,
+    )
+    hooks_token_file: Path | None = setting(
+        None, "file of the bearer token that callers of the hooks know; unset: --hooks-listen is a loopback address"
+    )
     tick_ms: int = setting(
         250, "milliseconds between two looks at operators' keys; a key is felt within two", check=at_least(10)
     )
