@@ -98,7 +98,8 @@ def test_what_is_read_by_hand_is_what_protobuf_reads(
 def test_a_message_as_envoy_writes_it_is_read_by_hand() -> None:
     for size in (1, 127, 128, 20_000, 3 * MIB):
         data = message(b"b" * size, {NAMES[0]: "/v1"}, end=True, mode=2, kind="request_body", behind=b"")
-        for pieces in ([data], [memoryview(data)], in_pieces(data, [14, 100, size])):
+        several: list[Pieces] = [[data], [memoryview(data)], in_pieces(data, [3, 14, 100, size])]
+        for pieces in several:
             found = Reader().read(pieces)
             assert found is not None
             assert (len(found[0]), found[1].attributes.get(NAMES[0])) == (size, "/v1")
