@@ -140,4 +140,206 @@ TRAFFIC = (
     ),
 )
 
-CASES = TRAFFIC
+ENGINE = 'endpoint="10.0.0.5:8000"'
+AGENT = {"job": "tidegate-agent", "instance": "gpu-1:9100"}
+XDS = {"job": "tidegate-xds", "instance": "xds:9100"}
+OF_AGENT, OF_XDS = (",".join(f'{name}="{value}"' for name, value in where.items()) for where in (AGENT, XDS))
+
+
+def scale(desired: str, ready: str) -> dict[str, str]:
+    """The leader's figures, and those of an instance that led before, which ended."""
+    return {
+        'tidegate_scale_desired_replicas{cluster="phi-3",instance="a"}': desired,
+        'tidegate_scale_ready_replicas{cluster="phi-3",instance="a"}': ready,
+    }
+
+
+FLEET = (
+    Case("TidegateNoReplicas", "all gone", scale("2x40", "0x40"), fires=((PHI, "No replica of phi-3 takes traffic"),)),
+    Case("TidegateNoReplicas", "one is left", scale("2x40", "1x40")),
+    Case("TidegateNoReplicas", "one is started again within half a minute", scale("1x40", "1x38 0 0"), at="9m45s"),
+    Case(
+        "TidegateReplicasMissing",
+        "two asked for, one there, for long",
+        scale("2x100", "1x100"),
+        at="20m",
+        fires=((PHI, "phi-3 lacks 1 of the replicas that it should have"),),
+    ),
+    Case("TidegateReplicasMissing", "it takes ten minutes to load one", scale("2x100", "1x40 2x60"), at="20m"),
+    Case("TidegateReplicasMissing", "more than asked for", scale("1x100", "2x100"), at="20m"),
+    Case(
+        "TidegateSamplesStale",
+        "half a minute without a page",
+        {f"tidegate_agent_sample_age_seconds{{{ENGINE},{OF_AGENT}}}": "30x40"},
+        fires=(({"endpoint": "10.0.0.5:8000"}, "Nothing was heard of engine 10.0.0.5:8000 for 30s"),),
+    ),
+    Case(
+        "TidegateSamplesStale",
+        "an engine that is slow",
+        {f"tidegate_agent_sample_age_seconds{{{ENGINE},{OF_AGENT}}}": "4x40"},
+    ),
+    Case(
+        "TidegateAgentSilent",
+        "Redis takes nothing",
+        {f"tidegate_agent_unpublished_seconds{{{OF_AGENT}}}": "20x40"},
+        fires=((AGENT, "The agent gpu-1:9100 told Redis nothing for 20s"),),
+    ),
+    Case("TidegateAgentSilent", "every tick is taken", {f"tidegate_agent_unpublished_seconds{{{OF_AGENT}}}": "0.1x40"}),
+)
+
+
+def ends_in(seconds: int) -> dict[str, str]:
+    """A certificate that ends so long after the tenth minute, as promtool's clock begins at 0."""
+    return {f'tidegate_tls_certificate_not_after_seconds{{pair="server",{OF_XDS}}}': f"{600 + seconds}x240"}
+
+
+DAY = 86400
+PAIR = {"pair": "server", **XDS}
+
+CONTROL_PLANE = (
+    Case(
+        "TidegateServiceDown",
+        "xds is gone",
+        {f"up{{{OF_XDS}}}": "0x40", 'up{job="else",instance="x:1"}': "0x40"},
+        fires=((XDS, "tidegate-xds at xds:9100 does not answer"),),
+    ),
+    Case("TidegateServiceDown", "it is there, and one scrape failed", {f"up{{{OF_XDS}}}": "1x39 0"}),
+    Case(
+        "TidegateRedisLost",
+        "ten failures a minute",
+        {f'tidegate_store_failures_total{{kind="unavailable",{OF_XDS}}}': "0+5x40"},
+        fires=((XDS, "tidegate-xds at xds:9100 does not reach Redis"),),
+    ),
+    Case(
+        "TidegateRedisLost",
+        "a connection that broke once, and writes that Redis refuses",
+        {
+            f'tidegate_store_failures_total{{kind="unavailable",{OF_XDS}}}': "0x39 1",
+            f'tidegate_store_failures_total{{kind="refused",{OF_XDS}}}': "0+5x40",
+        },
+    ),
+    Case(
+        "TidegateXdsRefused",
+        "weights are refused",
+        {'tidegate_xds_last_push_refused{node="envoy-1",type="eds"}': "1x40"},
+        fires=(({"node": "envoy-1", "type": "eds"}, "Envoy envoy-1 refuses what it is told of eds"),),
+    ),
+    Case(
+        "TidegateXdsRefused", "all is accepted", {'tidegate_xds_last_push_refused{node="envoy-1",type="eds"}': "0x40"}
+    ),
+    Case(
+        "TidegateXdsUnanswered",
+        "nothing for a minute",
+        {'tidegate_xds_unacked_age_seconds{node="envoy-1",type="cds"}': "60x40"},
+        fires=(({"node": "envoy-1", "type": "cds"}, "Envoy envoy-1 says nothing to a push of cds for 1m 0s"),),
+    ),
+    Case(
+        "TidegateXdsUnanswered", "two seconds", {'tidegate_xds_unacked_age_seconds{node="envoy-1",type="cds"}': "2x40"}
+    ),
+    Case(
+        "TidegateSnapshotRefused",
+        "one",
+        {f"tidegate_xds_refused_snapshots_total{{{OF_XDS}}}": "0x30 1x10"},
+        fires=((XDS, "xds at xds:9100 made a snapshot that contradicts itself"),),
+    ),
+    Case("TidegateSnapshotRefused", "one, an hour ago", {f"tidegate_xds_refused_snapshots_total{{{OF_XDS}}}": "1x40"}),
+    Case(
+        "TidegatePickerAway",
+        "none answers",
+        {f"tidegate_xds_picker_away{{{OF_XDS}}}": "1x40"},
+        fires=(({}, "No ext_proc answers"),),
+    ),
+    Case("TidegatePickerAway", "one answers", {f"tidegate_xds_picker_away{{{OF_XDS}}}": "0x40"}),
+    Case(
+        "TidegateOutcomesUnheard",
+        "requests, and no lines",
+        {
+            'tidegate_ext_proc_decisions_total{cluster="phi-3",by="pick"}': "0+5x40",
+            'tidegate_outcomes_entries_total{kind="counted"}': "7x40",
+            'tidegate_outcomes_entries_total{kind="ignored"}': "0+1x40",
+        },
+        fires=(({}, "Requests are sent to engines, and no Envoy tells how they end"),),
+    ),
+    Case(
+        "TidegateOutcomesUnheard",
+        "as many lines as requests",
+        {
+            'tidegate_ext_proc_decisions_total{cluster="phi-3",by="pick"}': "0+5x40",
+            'tidegate_outcomes_entries_total{kind="counted"}': "0+5x40",
+        },
+    ),
+    Case(
+        "TidegateOutcomesUnheard",
+        "nobody asks",
+        {
+            'tidegate_ext_proc_decisions_total{cluster="phi-3",by="pick"}': "9x40",
+            'tidegate_outcomes_entries_total{kind="counted"}': "9x40",
+        },
+    ),
+    Case(
+        "TidegateTaskRestarts",
+        "a task dies each minute",
+        {f'tidegate_task_restarts_total{{task="controller",{OF_XDS}}}': "0+0.25x40"},
+        fires=(({"task": "controller", **XDS}, "Task controller of tidegate-xds at xds:9100 dies again and again"),),
+    ),
+    Case(
+        "TidegateTaskRestarts",
+        "it died once",
+        {f'tidegate_task_restarts_total{{task="controller",{OF_XDS}}}': "0x20 1x20"},
+    ),
+    Case(
+        "TidegateDutyFaults",
+        "a duty breaks off each minute",
+        {f'tidegate_controller_duty_faults_total{{duty="rollouts",{OF_XDS}}}': "0+0.25x40"},
+        fires=(({"duty": "rollouts"}, "The controller's duty rollouts breaks off again and again"),),
+    ),
+    Case(
+        "TidegateDutyFaults",
+        "it broke off once",
+        {f'tidegate_controller_duty_faults_total{{duty="rollouts",{OF_XDS}}}': "0x20 1x20"},
+    ),
+    Case(
+        "TidegateCertificateEndsSoon",
+        "in ten days",
+        ends_in(10 * DAY),
+        fires=((PAIR, "Certificate server of tidegate-xds at xds:9100 ends in 10d 0h 0m 0s"),),
+    ),
+    Case("TidegateCertificateEndsSoon", "in three weeks", ends_in(21 * DAY)),
+    Case(
+        "TidegateCertificateEnds",
+        "in a day",
+        ends_in(DAY),
+        fires=((PAIR, "Certificate server of tidegate-xds at xds:9100 ends in 1d 0h 0m 0s"),),
+    ),
+    Case("TidegateCertificateEnds", "in ten days", ends_in(10 * DAY)),
+    Case(
+        "TidegateCertificateRefused",
+        "new files that do not fit",
+        {f'tidegate_tls_reload_failures_total{{pair="server",{OF_XDS}}}': "0x30 1x10"},
+        fires=((PAIR, "New files of certificate server of tidegate-xds at xds:9100 were not taken"),),
+    ),
+    Case(
+        "TidegateCertificateRefused",
+        "all were taken",
+        {f'tidegate_tls_reload_failures_total{{pair="server",{OF_XDS}}}': "0x40"},
+    ),
+    Case(
+        "TidegateRolledBack",
+        "a canary failed",
+        {
+            'tidegate_rollout_phase{model="phi-3",phase="running"}': "1x20 0x20",
+            'tidegate_rollout_phase{model="phi-3",phase="rolled_back"}': "0x20 1x20",
+        },
+        fires=(({"model": "phi-3"}, "The rollout of phi-3 was rolled back"),),
+    ),
+    Case(
+        "TidegateRolledBack",
+        "it goes on",
+        {
+            'tidegate_rollout_phase{model="phi-3",phase="running"}': "1x40",
+            'tidegate_rollout_phase{model="phi-3",phase="rolled_back"}': "0x40",
+        },
+    ),
+)
+
+CASES = (*TRAFFIC, *FLEET, *CONTROL_PLANE)

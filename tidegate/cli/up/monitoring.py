@@ -63,23 +63,22 @@ def _job(name: str, address: str) -> dict[str, Any]:
     return {"job_name": name, "static_configs": [{"targets": [address]}]}
 
 
-def alertmanager_document(shipped: Mapping[str, Any], hooks: str, token_file: Path) -> dict[str, Any]:
-    """alertmanager.yml whose hook is the controller of this cluster. `hooks` is the URL up to `/hooks`."""
+def alertmanager_document(shipped: Mapping[str, Any], hooks: str) -> dict[str, Any]:
+    """alertmanager.yml whose hook is the controller of this cluster, at the URL `hooks`, which asks for no token."""
     receivers = [dict(one) for one in shipped["receivers"]]
     for receiver in receivers:
         if receiver["name"] == HOOK_RECEIVER:
-            receiver["webhook_configs"] = [_hook(one, hooks, token_file) for one in receiver["webhook_configs"]]
+            receiver["webhook_configs"] = [_hook(one, hooks) for one in receiver["webhook_configs"]]
     return {**shipped, "receivers": receivers}
 
 
-def _hook(shipped: Mapping[str, Any], hooks: str, token_file: Path) -> dict[str, Any]:
-    authorization = {**shipped["http_config"]["authorization"], "credentials_file": str(token_file)}
-    http = {**shipped["http_config"], "authorization": authorization}
+def _hook(shipped: Mapping[str, Any], hooks: str) -> dict[str, Any]:
+    http = {name: value for name, value in shipped["http_config"].items() if name != "authorization"}
     return {**shipped, "url": f"{hooks}{urlsplit(shipped['url']).path}", "http_config": http}
 
 
 def write_monitoring(
-    monitoring: Monitoring, folder: Path, metrics: Mapping[str, str], envoy_admin: str, hooks: str, token_file: Path
+    monitoring: Monitoring, folder: Path, metrics: Mapping[str, str], envoy_admin: str, hooks: str
 ) -> None:
     """Put both files, and the rules beside them, into `folder`."""
     shipped = yaml.safe_load((monitoring.files / "prometheus/prometheus.yml").read_text())
@@ -87,7 +86,7 @@ def write_monitoring(
     (folder / "prometheus.yml").write_text(yaml.safe_dump(document, sort_keys=False))
     shutil.copytree(monitoring.files / "prometheus/rules", folder / "rules", dirs_exist_ok=True)
     shipped = yaml.safe_load((monitoring.files / "alertmanager/alertmanager.yml").read_text())
-    document = alertmanager_document(shipped, hooks, token_file)
+    document = alertmanager_document(shipped, hooks)
     (folder / "alertmanager.yml").write_text(yaml.safe_dump(document, sort_keys=False))
 
 
