@@ -211,7 +211,7 @@ def test_whatever_is_seen_targets_stay_in_bounds_and_grow_no_faster_than_allowed
             continue
         at, then = before.automatic.desired, after.automatic.desired
         assert then <= max(at + 1, math.ceil(at * settings.speed))
-        if crew.unknown or crew.load is None:
+        if crew.unknown or (crew.load is None and not crew.idle):
             assert then >= at
         if then != at:
             rest = settings.up_cooldown_seconds if then > at else settings.down_cooldown_seconds

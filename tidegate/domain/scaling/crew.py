@@ -43,7 +43,9 @@ class Crew:
 
         ready × mean load × (1 + backlog). The index ends at 1 where a replica is full; what waits is beyond it.
         """
-        return None if self.load is None else self.ready * self.load * (1.0 + self.backlog)
+        if self.load is None:
+            return 0.0 if self.idle else None
+        return self.ready * self.load * (1.0 + self.backlog)
 
 
 def crew_of(explained: Mapping[str, Mapping[str, Any]], *, backlog: float = 0.0, asked: bool = False) -> Crew:
