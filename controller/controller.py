@@ -19,6 +19,7 @@ from controller.orders import joined
 from controller.roster import roster
 from controller.state import State, restored
 from controller.turns import Turns
+from tidegate.domain.actions.effects import Effects
 from tidegate.domain.errors import NotLeading, StoreError, StoreRefused
 from tidegate.domain.lease import Lease
 from tidegate.domain.membership import Membership
@@ -190,10 +191,11 @@ class Controller:
     async def _orders(self) -> int:
         if self._state is None or self._world is None or self._lease is None:
             return 0
-        keys = await self.store.operator_keys(self._names, self.topology.split_models)
-        if keys == self._world.keys:
+        asked = self.store.operator_keys(self._names, self.topology.split_models), self.store.effects()
+        keys, effects = await asyncio.gather(*asked)
+        if keys == self._world.keys and effects == self._world.effects:
             return 0
-        return await self._decide(self._state, replace(self._world, keys=keys, looked=None))
+        return await self._decide(self._state, replace(self._world, keys=keys, effects=effects, looked=None))
 
     @property
     def _names(self) -> list[str]:
@@ -203,13 +205,14 @@ class Controller:
         published = await self.store.effective(self._names)
         emptied = not any(published.values()) and self._state is not None and any(before.explained.values())
         if emptied and self._world is not None:
-            world = replace(world, keys=joined(self._world.keys, world.keys), looked=None)
+            keys = joined(self._world.keys, world.keys)
+            world = replace(world, keys=keys, effects=self._world.effects, looked=None)
             await self.store.restore(world.keys, world.membership.heard_ms, lease=self._in_force())
             log.warning("Redis was emptied; members and operators' keys were written back")
         after, decisions = decide_all(
             self.topology, world, before, sample_ttl_ms=self.sample_ttl_ms, rules=self.rules or Rules()
         )
-        ordered = self._world is not None and self._world.keys != world.keys
+        ordered = self._world is not None and _ordered(self._world, world)
         written = await self._publish(before, after, decisions, published, ordered=ordered)
         self._state, self._world = after, world
         self._state = await self._settled(after, world.keys)
@@ -218,11 +221,12 @@ class Controller:
 
     async def _look(self, names: Sequence[str]) -> World:
         """Keys are read before what was published: keys that are missing by accident show there."""
-        keys = await self.store.operator_keys(names, self.topology.split_models)
+        asked = self.store.operator_keys(names, self.topology.split_models), self.store.effects()
+        keys, effects = await asyncio.gather(*asked)
         (registered, departed), now_ms = await self.store.roll(), self.clock()
         known = self._world.membership if self._world is not None else Membership()
         membership = known.after(registered, now_ms, departed)
-        looked = self._looked(keys, membership)
+        looked = self._looked(keys, effects, membership)
         return World(
             now_ms=now_ms,
             keys=keys,
@@ -232,14 +236,15 @@ class Controller:
             entropies=self._entropies,
             latencies=self._latencies,
             strays=self._strays,
+            effects=effects,
         )
 
-    def _looked(self, keys: RawOperatorKeys, membership: Membership) -> set[str] | None:
-        """The clusters whose turn it is; all (None) as it begins to lead, and when orders or members change."""
+    def _looked(self, keys: RawOperatorKeys, effects: Effects, membership: Membership) -> set[str] | None:
+        """The clusters whose turn it is; all (None) as it begins to lead, and when orders, acts or members change."""
         before = self._world
         if self._state is None or before is None or not self.leads:
             return None
-        if before.keys != keys or before.membership.members != membership.members:
+        if before.keys != keys or before.effects != effects or before.membership.members != membership.members:
             return None
         return self._turns.take({name: len(one) for name, one in roster(self.topology, membership).items()})
 
@@ -342,3 +347,8 @@ class Controller:
                 "controller", self.instance, {"pid": os.getpid(), "leads": self.leads}, ttl_ms=BEAT_TTL_MS
             )
             self._beat_at_ms = at_ms
+
+
+def _ordered(before: World, after: World) -> bool:
+    """Whether an operator or an act changed something."""
+    return before.keys != after.keys or before.effects != after.effects

@@ -10,6 +10,9 @@ from controller.refused import told
 from controller.roster import roster
 from controller.state import State
 from tidegate.domain import ewma, load, weight_settings
+from tidegate.domain.actions.act import WEIGHTS
+from tidegate.domain.actions.effects import NONE, Effects
+from tidegate.domain.actions.layers import Acted, acted
 from tidegate.domain.membership import Membership
 from tidegate.domain.operators import Intent, read_orders
 from tidegate.domain.sample import EndpointSample
@@ -39,6 +42,7 @@ class World:
     entropies: Mapping[tuple[str, str], float] = field(default_factory=dict)
     latencies: Mapping[tuple[str, str], float] = field(default_factory=dict)
     strays: Mapping[str, str] = field(default_factory=dict)
+    effects: Effects = NONE
 
 
 def decide_all(
@@ -68,8 +72,9 @@ def decide_all(
             sample_ttl_ms=sample_ttl_ms,
             rules=rules_of(cluster.name, tunes, rules),
         )
-        memories[cluster.name] = {one.address: one.memory for one in decided}
-        decisions.append(_published(cluster.name, decided, intent))
+        layered = _acted(cluster.name, decided, before, world.effects)
+        memories[cluster.name] = {one.decision.address: one.decision.memory for one in layered}
+        decisions.append(_published(cluster.name, layered, intent))
     tuned = {**flat(tunes), **splits.in_force}
     explained = {**before.explained, **{d.cluster: d.explain or {} for d in decisions}}
     return State(intent, explained, tuned, {**before.memories, **memories}), decisions
@@ -119,11 +124,25 @@ def _precision(sample: EndpointSample | None, cluster: Cluster) -> Precision:
     return _PRECISIONS.get(told, cluster.precision) if told else cluster.precision
 
 
-def _published(cluster: str, decided: Sequence[Decision], intent: Intent) -> ClusterDecision:
+def _acted(cluster: str, decided: Sequence[Decision], before: State, effects: Effects) -> list[Acted]:
+    """What acts make of a cluster's decisions. A frozen weight is in `explain`, so that a successor keeps it."""
+    said = before.explained.get(cluster, {})
+    stay = {address: why["frozen"] for address, why in said.items() if isinstance(why.get("frozen"), int)}
+    last = {one.address: memory.automatic for one in decided if (memory := before.memory(cluster, one.address))}
+    frozen = stay if WEIGHTS in effects.frozen else None
+    return acted(decided, effects.reduced.get(cluster, {}), frozen, last)
+
+
+def _published(cluster: str, layered: Sequence[Acted], intent: Intent) -> ClusterDecision:
+    decided = [one.decision for one in layered]
+    by_acts = [{k: v for k, v in (("act", one.act), ("frozen", one.frozen)) if v is not None} for one in layered]
     return ClusterDecision(
         cluster=cluster,
         effective={d.address: d.weight for d in decided},
-        explain={d.address: {**d.explain(), **_ends(cluster, d.address, intent)} for d in decided},
+        explain={
+            d.address: {**d.explain(), **_ends(cluster, d.address, intent), **by_act}
+            for d, by_act in zip(decided, by_acts, strict=True)
+        },
     )
 
 
