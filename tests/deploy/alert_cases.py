@@ -1,14 +1,14 @@
 """When each alert fires and when it does not, as promtool's unit tests read it.
 
-Values are promtool's: `0+5x20` is 0, 5, 10 … at 21 points, one each 15 s; `_` is no sample.
+Values are promtool's: `0+5x20` is 0, 5, 10 … at 21 points, one a step.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
-STEP = "15s"
+STEP, LONG_STEP = "15s", "4m"
 
 
 @dataclass(frozen=True)
@@ -19,11 +19,8 @@ class Case:
     name: str
     series: dict[str, str]
     at: str = "10m"
-    fires: tuple[tuple[dict[str, str], str], ...] = field(default_factory=tuple)
-
-    @property
-    def id(self) -> str:
-        return f"{self.alert}: {self.name}"
+    fires: tuple[tuple[dict[str, str], str], ...] = ()
+    step: str = STEP
 
     def unit(self, rule: dict[str, Any]) -> dict[str, Any]:
         """One test of promtool."""
@@ -33,7 +30,7 @@ class Case:
         ]
         ask = {"eval_time": self.at, "alertname": self.alert, "exp_alerts": expected}
         series = [{"series": name, "values": values} for name, values in self.series.items()]
-        return {"name": self.name, "interval": STEP, "input_series": series, "alert_rule_test": [ask]}
+        return {"name": self.name, "interval": self.step, "input_series": series, "alert_rule_test": [ask]}
 
 
 def burn(short: str, long: str) -> dict[str, str]:
@@ -72,11 +69,14 @@ TRAFFIC = (
     Case(
         "TidegateSloBurnSlow",
         "7 for hours",
-        burn("7x1440", "7x1440"),
+        burn("7x90", "7x90"),
         at="6h",
+        step=LONG_STEP,
         fires=((SLO, "phi-3 spends its budget of error_rate 7.0 times too fast"),),
     ),
-    Case("TidegateSloBurnSlow", "one bad hour after five good ones", burn("0x1440", "0x1200 7x240"), at="6h"),
+    Case(
+        "TidegateSloBurnSlow", "one bad hour after five good ones", burn("0x90", "0x75 7x15"), at="6h", step=LONG_STEP
+    ),
     Case(
         "TidegateQueueLatencyHigh",
         "all wait more than a second",

@@ -14,7 +14,7 @@ from deploy.grafana.boards import BOARDS
 from deploy.grafana.render import render
 from tests.deploy.compose import ROOT
 from tests.deploy.queries import DASHBOARDS, asked, metrics_of, panels
-from tests.deploy.tools import promtool, rules
+from tests.deploy.tools import RULES, promtool, rules
 
 ASKED = asked()
 COLUMNS = 24
@@ -35,7 +35,7 @@ def known_metrics() -> set[str]:
         r"^\| `(tidegate_\w+)` \| (\w+) \|", (ROOT / "docs/metrics.md").read_text(), re.MULTILINE
     ):
         named |= {f"{name}{end}" for end in ("_bucket", "_sum", "_count")} if kind == "histogram" else {name}
-    return named | {rule["record"] for rule in rules() if "record" in rule}
+    return named | {rule["record"] for rule in rules(*RULES) if "record" in rule}
 
 
 @pytest.mark.parametrize("made", BOARDS, ids=lambda made: made.uid)
@@ -99,7 +99,7 @@ def test_query_names_metrics_that_exist(one: Any) -> None:
 
 
 def test_rules_name_metrics_that_exist() -> None:
-    named = {name for rule in rules() for name in metrics_of(rule["expr"])}
+    named = {name for rule in rules(*RULES) for name in metrics_of(rule["expr"])}
     assert named <= known_metrics()
 
 

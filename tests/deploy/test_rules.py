@@ -8,11 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.deploy.alert_cases import CASES, STEP
+from tests.deploy.alert_cases import CASES, LONG_STEP, STEP
 from tests.deploy.compose import ROOT
 from tests.deploy.tools import RULES, alerts, amtool, promtool
 
-ALERTS = alerts()
+ALERTS = alerts(*RULES)
+RECORDING = ROOT / "deploy/prometheus/rules/recording.yml"
+ALERTING = [path for path in RULES if path != RECORDING]
 
 
 def test_promtool_accepts_the_configuration() -> None:
@@ -27,10 +29,12 @@ def test_amtool_accepts_the_configuration() -> None:
     amtool("check-config", ROOT / "deploy/alertmanager/alertmanager.yml")
 
 
-def test_alerts_fire_when_they_should_and_only_then(tmp_path: Path) -> None:
-    """In one run of promtool, which says of each case that fails its name, what it expected and what came."""
-    cases = [case.unit(ALERTS[case.alert]) for case in CASES]
-    document = {"rule_files": [str(path) for path in RULES], "evaluation_interval": STEP, "tests": cases}
+@pytest.mark.parametrize("step", [STEP, LONG_STEP])
+@pytest.mark.parametrize("path", ALERTING, ids=lambda path: path.stem)
+def test_alerts_fire_when_they_should_and_only_then(path: Path, step: str, tmp_path: Path) -> None:
+    """promtool says of each case that fails its name, what it expected and what came."""
+    cases = [case.unit(ALERTS[case.alert]) for case in CASES if case.alert in alerts(path) and case.step == step]
+    document = {"rule_files": [str(RECORDING), str(path)], "evaluation_interval": step, "tests": cases}
     (tmp_path / "cases.yml").write_text(json.dumps(document))
     promtool("test", "rules", tmp_path / "cases.yml")
 

@@ -48,12 +48,12 @@ def need_both() -> None:
     found(alertmanager_binary)
 
 
-def rules() -> list[dict[str, Any]]:
-    """Every rule, recording ones too."""
-    groups = [group for path in RULES for group in yaml.safe_load(path.read_text())["groups"]]
+def rules(*paths: Path) -> list[dict[str, Any]]:
+    """Every rule of these files, recording ones too."""
+    groups = [group for path in paths for group in yaml.safe_load(path.read_text())["groups"]]
     return [rule for group in groups for rule in group["rules"]]
 
 
-def alerts() -> dict[str, dict[str, Any]]:
-    """Alerting rules by name."""
-    return {rule["alert"]: rule for rule in rules() if "alert" in rule}
+def alerts(*paths: Path) -> dict[str, dict[str, Any]]:
+    """Alerting rules of these files by name."""
+    return {rule["alert"]: rule for rule in rules(*paths) if "alert" in rule}
