@@ -84,6 +84,11 @@ class Controller:
         """The lease that this controller had when it last asked."""
         return self._lease
 
+    @property
+    def seen(self) -> tuple[World, State] | None:
+        """What it saw at its last look, and what it decided; None before the first."""
+        return None if self._world is None or self._state is None else (self._world, self._state)
+
     async def tick(self) -> int:
         """Publish what changed; how many clusters were written. Raises StoreError, and then changes nothing.
 

@@ -9,7 +9,7 @@ class Instruments:
     """Registered when made; `close()` takes them off the registry again, so that a restarted loop can register."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        self._registry = registry
+        self.registry = registry
         self.tick_seconds = Histogram(
             "tidegate_controller_tick_seconds",
             "Time of one look at the store, deciding and publishing",
@@ -32,4 +32,4 @@ class Instruments:
     def close(self) -> None:
         """Unregister all."""
         for collector in (self.tick_seconds, self.overruns, self.writes, self.store_errors, self.duty_faults):
-            self._registry.unregister(collector)
+            self.registry.unregister(collector)

@@ -15,6 +15,7 @@ from prometheus_client import CollectorRegistry
 
 from controller.controller import Controller
 from controller.duties import Duty, carry_out
+from controller.fleet_metrics import FleetMetrics
 from controller.instruments import Instruments
 from tidegate.domain.errors import StoreError, StoreRefused
 from tidegate.domain.topology import Topology
@@ -60,6 +61,7 @@ async def run(
     controller = Controller(
         store, topology, sample_ttl_ms=sample_ttl_ms, rules=rules, clock=clock or own, instance=name
     )
+    fleet_metrics = FleetMetrics(instruments.registry, controller)
     keepers = [
         asyncio.create_task(own.run(), name="clock"),
         asyncio.create_task(controller.keep_lead(), name="lease"),
@@ -76,6 +78,7 @@ async def run(
     finally:
         for keeper in keepers:
             keeper.cancel()
+        fleet_metrics.close()
         instruments.close()
         with contextlib.suppress(StoreError, TimeoutError):
             async with asyncio.timeout(LEAVE_SECONDS):

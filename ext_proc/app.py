@@ -16,6 +16,7 @@ from ext_proc.buffered import Reader
 from ext_proc.decide import Decider
 from ext_proc.faults import FaultBook
 from ext_proc.feed import SERVICE, SHARED, FleetFeed
+from ext_proc.fleet_metrics import FleetMetrics
 from ext_proc.flow.gates import Gates
 from ext_proc.flow.metrics import QueueMetrics
 from ext_proc.flow.sample_log import PickLog
@@ -91,6 +92,7 @@ async def serve_on(
     clock = StoreClock(store)
     shared = SharedPicks(store, instance_name(), clock)
     fleet = FleetView(file.topology, settings.sample_ttl_ms, shared.record)
+    FleetMetrics(registry, fleet, clock)
     tokens, outputs = TokenBook(fleet.names), OutputBook(fleet.names)
     StoreMetrics(registry, store)
     SharedPicksMetrics(registry, shared)

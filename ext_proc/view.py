@@ -6,16 +6,20 @@ makes a sample worthless. All methods are synchronous and belong to the event lo
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from ipaddress import IPv4Address, IPv6Address, ip_address
+from typing import Final
 
+from tidegate.buckets import Buckets
 from tidegate.domain.membership import Membership, Place
+from tidegate.domain.pick.cost import PREFILL, ROOM, WAIT
 from tidegate.domain.pick.picker import ClusterPicker
 from tidegate.domain.pick.record import DispatchRecord
 from tidegate.domain.pick.settings import DEFAULT
-from tidegate.domain.pick.verdict import Pick, Verdict
+from tidegate.domain.pick.verdict import Pick, Scored, Verdict
 from tidegate.domain.pick.work import Work
 from tidegate.domain.sample import EndpointSample
 from tidegate.domain.topology import Cluster, LbPolicy, Topology, split_address
@@ -24,6 +28,7 @@ Told = Callable[[str, DispatchRecord], None]
 """Cluster and dispatch, for other processes."""
 EASED = Pick(Verdict.UNKNOWN)
 """Envoy's weights decide."""
+EXPECTED_SECONDS: Final = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 
 
 def destination_of(address: str) -> str | None:
@@ -64,7 +69,10 @@ class Replica:
 
 
 class ClusterView:
-    """Replicas of one cluster and our own dispatches to them. `told` hears of each."""
+    """Replicas of one cluster and our own dispatches to them. `told` hears of each.
+
+    `picks` counts them by address, `expected` holds the seconds until their first token, as the picker expected them.
+    """
 
     def __init__(self, cluster: Cluster, sample_ttl_ms: int, told: Told | None = None) -> None:
         self.cluster = cluster
@@ -73,6 +81,8 @@ class ClusterView:
         self._in_file = {endpoint.address: endpoint.priority for endpoint in cluster.endpoints}
         self._replicas: dict[str, Replica] = {}
         self._aside: frozenset[str] = frozenset()
+        self.picks: Counter[str] = Counter()
+        self.expected = Buckets(EXPECTED_SECONDS)
         self._told = False
         self._listing: dict[str, set[str]] = {}
         for address in sorted(self._in_file):
@@ -102,11 +112,17 @@ class ClusterView:
         having = self._listing.get(work.adapter) if work.adapter is not None else None
         pick = self.picker.pick(work, now_ms, hold_seconds=hold_seconds, among=having, spare_ratio=spare_ratio)
         if pick.chosen:
+            self._count(pick.chosen[0])
             handle = self.picker.sent(pick.chosen[0].address, work, now_ms)
             record = self.picker.dispatch_record(handle) if self._tell is not None else None
             if self._tell is not None and record is not None:
                 self._tell(self.cluster.name, record)
         return pick
+
+    def _count(self, chosen: Scored) -> None:
+        self.picks[chosen.address] += 1
+        if (prefill := chosen.parts.get(PREFILL)) is not None:
+            self.expected.add(prefill + chosen.parts[WAIT] + chosen.parts.get(ROOM, 0.0))
 
     def sampled(self, sample: EndpointSample, now_ms: int) -> None:
         """A sample arrived. One that is older than a known fresh one is late and dropped."""
@@ -194,6 +210,7 @@ class ClusterView:
     def _drop(self, address: str) -> None:
         del self._replicas[address]
         self.picker.left(address)
+        self.picks.pop(address, None)
         self._lists(address, ())
 
 

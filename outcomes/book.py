@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
+from tidegate.buckets import Buckets
 from tidegate.domain.outcomes.ending import ENDINGS, Ending, Outcome
 from tidegate.domain.outcomes.report import Report
 from tidegate.domain.outcomes.slo import Ledger, Slo
@@ -17,6 +18,7 @@ OTHER: Final = "other"
 """The label of models and classes that the file does not name: clients choose those, and may choose many."""
 SILENT_MS: Final = 3_600_000
 """A replica that got no request for so long is forgotten."""
+BOUNDS_SECONDS: Final = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0)
 PROMPTLY_MS: Final = 70_000
 """A little more than a window: then it holds nothing that a reader would miss."""
 
@@ -42,6 +44,24 @@ class Place:
         self.sent_bytes += outcome.sent_bytes
 
 
+class Times:
+    """Of one cluster's served requests, since the start."""
+
+    __slots__ = ("first_byte", "last_byte")
+
+    def __init__(self) -> None:
+        self.first_byte, self.last_byte = Buckets(BOUNDS_SECONDS), Buckets(BOUNDS_SECONDS)
+
+    def add(self, outcome: Outcome) -> None:
+        """Count one, where it was served."""
+        if outcome.ending is not Ending.SERVED:
+            return
+        if outcome.ttfb_ms is not None:
+            self.first_byte.add(outcome.ttfb_ms / 1000)
+        if outcome.total_ms is not None:
+            self.last_byte.add(outcome.total_ms / 1000)
+
+
 class Book:
     """One event loop's. `clock_ms` never goes back; `models` and `classes` are the names that may be labels.
 
@@ -64,6 +84,7 @@ class Book:
         self.run = run
         self.versions: dict[str, dict[str, Version]] = {model: {} for model in split_models}
         self.places: dict[tuple[str, str], Place] = {}
+        self.times: dict[str, Times] = {}
         self.by_model: dict[tuple[str, str], list[int]] = {}
         self.refusals: Counter[tuple[str, str]] = Counter()
 
@@ -86,6 +107,9 @@ class Book:
         if place is None:
             place = self.places[outcome.cluster, outcome.replica] = Place(now_ms)
         place.add(outcome, now_ms)
+        if (times := self.times.get(outcome.cluster)) is None:
+            times = self.times[outcome.cluster] = Times()
+        times.add(outcome)
         if (versions := self.versions.get(outcome.model)) is not None:
             version = versions.get(outcome.cluster)
             if version is None:

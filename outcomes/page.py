@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 from prometheus_client import CollectorRegistry
-from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from outcomes.book import Book
@@ -44,6 +44,8 @@ class Page(Collector):
         yield from self._of_streams()
         yield from self._of_replicas()
         yield from self._of_models()
+        yield from self._of_versions()
+        yield from self._times()
         yield from self._latencies()
         yield from self._burning()
 
@@ -85,6 +87,27 @@ class Page(Collector):
         for (reason, model), count in self._book.refusals.items():
             refusals.add_metric([reason, model], count)
         yield refusals
+
+    def _of_versions(self) -> Iterator[Metric]:
+        versions = CounterMetricFamily(
+            f"{PREFIX}_version_requests",
+            "Requests that ended, by version of a split model",
+            labels=["model", "version", "ending"],
+        )
+        now_ms = self._clock_ms()
+        for model, named in self._book.versions.items():
+            for cluster, version in named.items():
+                for ending, count in zip(ENDINGS, version.told(now_ms).ever, strict=True):
+                    versions.add_metric([model, cluster, ending], count)
+        yield versions
+
+    def _times(self) -> Iterator[Metric]:
+        first = HistogramMetricFamily(f"{PREFIX}_first_byte_seconds", "Time until the first byte", labels=["cluster"])
+        last = HistogramMetricFamily(f"{PREFIX}_last_byte_seconds", "Time until the last byte", labels=["cluster"])
+        for cluster, times in self._book.times.items():
+            times.first_byte.into(first, [cluster])
+            times.last_byte.into(last, [cluster])
+        yield from (first, last)
 
     def _latencies(self) -> Iterator[Metric]:
         now_ms, where = self._clock_ms(), ["cluster", "replica", "quantile"]

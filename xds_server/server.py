@@ -21,7 +21,7 @@ from tidegate.grpc_tls import bind
 from tidegate.grpc_tls_files import TlsWatch
 from xds_server.cache import SnapshotCache, Watcher
 from xds_server.groups import GroupOf, Node, group_of
-from xds_server.metrics import XdsMetrics
+from xds_server.metrics import AckTimes, XdsMetrics
 from xds_server.services import SERVICES, Method, methods
 from xds_server.subscription.stream import Stream, StreamStatus
 from xds_server.subscription.verdicts import Happening
@@ -79,8 +79,11 @@ class Streams:
         return any(machine.brings_state for machine in self._open.values())
 
     def _observer(self, node: Callable[[], Node | None]) -> Callable[[Happening, str, str], None]:
+        times = AckTimes(self.metrics)
+
         def observe(happening: Happening, type_url: str, detail: str) -> None:
             self.metrics.count(happening, type_url)
+            times.saw(happening, type_url, detail)
             if happening == "nack":
                 who = node()
                 log.error("a push was refused", node=who and who.id, type=SHORT_NAMES[type_url], error=detail)

@@ -29,6 +29,8 @@ class LoadRules:
 
 
 DEFAULT: Final = LoadRules()
+PARTS: Final = ("latency", "vram", "entropy")
+"""Of a load index, by name."""
 
 
 def _part(name: str, default: float, doc: str) -> Tunable:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from tidegate.domain.errors import TidegateError
+
 BOUNDS: Final[Mapping[str, str]] = {
     "by": "`pick`, `weights`",
     "cause": "six words: why a page could not be used",
@@ -39,5 +41,7 @@ BOUNDS: Final[Mapping[str, str]] = {
 
 
 def bound_of(label: str) -> str:
-    """The values that there may be. Raises KeyError for a label of which nothing is known."""
+    """The values that there may be. Raises TidegateError for a label of which nothing is said."""
+    if label not in BOUNDS:
+        raise TidegateError(f"the label {label} has no bound: say in tidegate/cli/metrics/labels.py what it may hold")
     return BOUNDS[label]

@@ -34,7 +34,7 @@ TITLES: Final[Mapping[str, str]] = {
 
 
 def metrics_page(found: Found) -> str:
-    """The whole page. Raises KeyError for a service without a title, or a label without a bound."""
+    """The whole page. Raises TidegateError for a label that nothing bounds."""
     shared = _shared(found)
     parts = [HEAD, _labels(found), "## In several services\n", _shared_table(shared)]
     for service, families in found.items():

@@ -34,7 +34,7 @@ trace that fell into each bucket, as `trace_id`. Prometheus keeps them when it i
 | Do requests wait? | `sum by (cluster) (tidegate_queue_requests)` |
 | For how long? | `histogram_quantile(0.95, sum by (le, cluster) (rate(tidegate_queue_wait_seconds_bucket[5m])))` |
 | Who is turned away, and why? | `sum by (reason) (rate(tidegate_ext_proc_refusals_total[5m]))` |
-| Do engines fail? | `sum by (cluster) (rate(tidegate_outcomes_requests_total{ending=~"fault\\|error"}[5m]))` |
+| Do engines fail? | `sum by (cluster) (rate(tidegate_outcomes_requests_total{ending=~"fault\\|back_pressure"}[5m]))` |
 | Is the objective at risk? | `tidegate_outcomes_slo_burning == 1` |
 | Does Envoy take what it is told? | `tidegate_xds_last_push_refused == 1 or tidegate_xds_unacked_age_seconds > 10` |
 | Does ext_proc keep up? | `rate(tidegate_ext_proc_decision_seconds_sum[5m])`: the share of a CPU |
@@ -43,9 +43,9 @@ trace that fell into each bucket, as `trace_id`. Prometheus keeps them when it i
 
 `tidegate ext-proc --workers N` is one target: the parent's page asks each worker and joins what they say, as the
 column `workers` tells. `sum` is of counters, of histograms bucket by bucket (of exemplars the newest is kept), and of
-gauges of what each worker holds for itself. `largest` is of what all workers see alike, `least` of what is worst when it
-is small. A worker that dies takes no counts along: what it had counted when the page was last read stays in the sums,
-which never fall; what it counted after that is lost, as with any process that dies between two scrapes.
+gauges of what each worker holds for itself. `largest` is of what all workers see alike, `least` of what is worst when
+it is small. A worker that dies takes no counts along: what it had counted when the page was last read stays in the
+sums, which never fall; what it counted after that is lost, as with any process that dies between two scrapes.
 
 ## Labels
 

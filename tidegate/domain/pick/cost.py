@@ -15,12 +15,16 @@ from tidegate.domain.pick.terms.room import room
 from tidegate.domain.pick.terms.session import session
 from tidegate.domain.pick.terms.wait import wait
 
+WAIT: Final = "wait"
+ROOM: Final = "room"
+PREFILL: Final = "prefill"
+
 Term = Callable[[Situation], "list[float] | None"]
 
 TERMS: Final[tuple[tuple[str, Term], ...]] = (
-    ("wait", wait),
-    ("room", room),
-    ("prefill", prefill),
+    (WAIT, wait),
+    (ROOM, room),
+    (PREFILL, prefill),
     ("adapter", adapter),
     ("ramp", ramp),
     ("session", session),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Final
 
 from tidegate.domain.pick.choice import best_two
@@ -65,6 +65,10 @@ class ClusterPicker:
     def index_entries(self) -> int:
         """(replica, mark) pairs that the prefix index holds."""
         return len(self._index)
+
+    def pending(self) -> Iterator[tuple[str, int]]:
+        """Address, and dispatches to it that its samples do not count yet."""
+        return ((replica.address, len(replica.queued)) for replica in self._fleet)
 
     def tune(self, settings: PickSettings) -> None:
         """From the next pick on these hold; books stay."""
