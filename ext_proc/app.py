@@ -18,6 +18,7 @@ from ext_proc.faults import FaultBook
 from ext_proc.feed import SERVICE, SHARED, FleetFeed
 from ext_proc.fleet_metrics import FleetMetrics
 from ext_proc.flow.gates import Gates
+from ext_proc.flow.holds import Holds
 from ext_proc.flow.metrics import QueueMetrics
 from ext_proc.flow.sample_log import PickLog
 from ext_proc.flow.tuning import Tuning
@@ -102,7 +103,7 @@ async def serve_on(
     gates = Gates(fleet, clock)
     tuning = Tuning(fleet, gates)
     QueueMetrics(registry, gates)
-    mix = MixBook(clock)
+    mix, holds = MixBook(clock), Holds(fleet.names, clock)
     splits, nudged = SplitBook(file.topology), Nudged(store)
     SplitMetrics(registry, splits)
     versions = Versions(
@@ -126,6 +127,7 @@ async def serve_on(
         explain=file.gateway.explain,
         picks=PickLog(log, settings.log_picks) if settings.log_picks else None,
         mix=mix,
+        holds=holds,
     )
     tls = server_watch(settings.tls_cert, settings.tls_key, settings.tls_client_ca, TlsMetrics(registry))
     reader = Reader()
@@ -153,6 +155,9 @@ async def serve_on(
     service.spawn("mix", lambda: mix.tell(store, instance_name()))
     service.spawn("splits", lambda: splits.follow(store, nudged, settings.tick_ms / 1000))
     service.spawn("splits nudges", nudged.listen)
+    acts_nudged = Nudged(store)
+    service.spawn("acts", lambda: holds.follow(store, acts_nudged, settings.tick_ms / 1000))
+    service.spawn("acts nudges", acts_nudged.listen)
     service.spawn("faults", lambda: FaultBook(file.topology, fleet, clock).follow(store))
     log.info("ext_proc serves", **info)
     if worker is not None:

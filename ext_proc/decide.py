@@ -9,6 +9,7 @@ from ext_proc.buffered import Attributes
 from ext_proc.flow.arrival import Arrival, Placed
 from ext_proc.flow.explain import explanation
 from ext_proc.flow.gates import Gates
+from ext_proc.flow.holds import Holds
 from ext_proc.flow.later import Reply
 from ext_proc.flow.sample_log import PickLog
 from ext_proc.flow.sorting import sort
@@ -39,7 +40,8 @@ class Decider:
     """Decides requests on the current view.
 
     `clock` gives Unix milliseconds; `recent` keeps the last requests, if any; `outputs` knows how long answers are;
-    `explain` allows clients to ask why; `picks` logs some of the picks; `mix` counts the classes of what went where.
+    `explain` allows clients to ask why; `picks` logs some of the picks; `mix` counts the classes of what went where;
+    `holds` are requests that acts hold.
     """
 
     def __init__(
@@ -58,10 +60,12 @@ class Decider:
         explain: bool = False,
         picks: PickLog | None = None,
         mix: MixBook | None = None,
+        holds: Holds | None = None,
     ) -> None:
         self._routes, self._tokens, self._metrics = routes, tokens, metrics
         self._max_request_bytes, self._recent, self._picks = max_request_bytes, recent, picks
         self._gates, self._mix = gates or Gates(fleet, clock), mix
+        self._holds = holds or Holds((), clock)
         self._classes, self._outputs, self._explain = classes or Classes(), outputs or FirstGuess(), explain
 
     def decide(self, body: bytes, attributes: Attributes) -> Reply:
@@ -98,6 +102,9 @@ class Decider:
             return written(there.cluster, destinations, there.shadowed, body=new_body, explanation=why) + said
 
         arrival = self._arrival(info, there, len(body), attributes, answer)
+        held = self._holds.refusal(there.cluster, model, arrival.class_name, arrival.priority)
+        if held is not None:
+            return answer(held)
         return self._gates.of(there.cluster).admit(arrival)
 
     def _parse(self, body: bytes, path: str, attributes: Attributes) -> RequestInfo:
