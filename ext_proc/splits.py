@@ -16,6 +16,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from tidegate.domain.actions.layers import with_splits
 from tidegate.domain.refusal import Reason, Refusal
 from tidegate.domain.routing import RouteRule
 from tidegate.domain.split import (
@@ -33,7 +34,7 @@ from tidegate.domain.split import (
 from tidegate.domain.topology import Topology
 from tidegate.domain.wire import CANARY_HEADER, VERSION_HEADER
 from tidegate.store.nudged import Nudged
-from tidegate.store.ports import DecisionLog, Nudges, OperatorKeys
+from tidegate.store.ports import Acts, DecisionLog, Nudges, OperatorKeys
 
 log = structlog.get_logger("ext_proc.splits")
 
@@ -41,7 +42,7 @@ SHOWN_CHARACTERS: Final = 100
 _YES_OR_NO: Final = {"true": True, "false": False}
 
 
-class SplitStore(OperatorKeys, DecisionLog, Nudges, Protocol):
+class SplitStore(OperatorKeys, DecisionLog, Acts, Nudges, Protocol):
     """What is followed."""
 
 
@@ -77,11 +78,16 @@ class SplitBook:
         What is in force stays then.
         """
         while True:
-            tuned = (await store.operator_keys((), ())).tuned
+            tuned = await self._read(store)
             if self._live - tuned.keys():
                 tuned = await self._after_a_loss(store, tuned)
             self.apply(tuned)
             await nudged.within(tick_seconds)
+
+    async def _read(self, store: SplitStore) -> Mapping[str, str]:
+        """What the controller accepted, and the splits of acts where there is none of an operator."""
+        tuned = (await store.operator_keys((), ())).tuned
+        return with_splits(tuned, await store.effects(), self._topology.split_models)
 
     async def _after_a_loss(self, store: SplitStore, tuned: Mapping[str, str]) -> Mapping[str, str]:
         """A split that was in force is gone: it was cleared, or the store was emptied and everything stays.
@@ -89,7 +95,7 @@ class SplitBook:
         One without any weight was emptied. Weights come back last, so they are read first.
         """
         if any((await store.effective(self._clusters)).values()):
-            return (await store.operator_keys((), ())).tuned
+            return await self._read(store)
         return {**self._tuned, **tuned}
 
     @property

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
+from tidegate.domain.actions.layers import with_splits
 from tidegate.domain.routing import RouteMatch, Shadow
 from tidegate.domain.split import KEY_HEADERS, ModelSplit, in_force
 from tidegate.domain.topology import Cluster, Endpoint, Topology, WithoutPicker, split_address
@@ -73,7 +74,7 @@ def compose(
         _cluster(cluster, view, ips, sample_ttl_ms, upstreams or {}, listed.get(cluster.name, set()), zones)
         for cluster in topology.clusters
     )
-    splits = in_force(topology, view.tuned)
+    splits = in_force(topology, with_splits(view.tuned, view.effects, topology.split_models))
     return Desired(
         listen_host=gateway.listen_host,
         listen_port=gateway.listen_port,

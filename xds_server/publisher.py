@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Final
 
 import structlog
 
+from tidegate.domain.actions.layers import retries_of
 from tidegate.domain.errors import StoreError, StoreRefused
 from tidegate.domain.sample import EndpointSample
 from tidegate.domain.topology import Topology
@@ -125,11 +127,13 @@ class Publisher:
         """`tick` of weights and tunables alone, for what an operator typed; the error of a store that failed."""
         names = [cluster.name for cluster in self._topology.clusters]
         try:
-            weights, keys = await asyncio.gather(self._store.effective(names), self._store.operator_keys(names, ()))
+            weights, keys, effects = await asyncio.gather(
+                self._store.effective(names), self._store.operator_keys(names, ()), self._store.effects()
+            )
         except StoreError as exc:
             self._tell(str(exc))
             return exc
-        self._view, self._ordered = self._view.ordered(weights, keys.good_tunes(), keys.tuned), True
+        self._view, self._ordered = self._view.ordered(weights, keys.good_tunes(), keys.tuned, effects), True
         if self.desired is not None:
             await self._publish()
         return None
@@ -142,11 +146,12 @@ class Publisher:
     async def _look(self) -> StoreError | None:
         names = [cluster.name for cluster in self._topology.clusters]
         try:
-            weights, (registered, departed), samples, keys = await asyncio.gather(
+            weights, (registered, departed), samples, keys, effects = await asyncio.gather(
                 self._store.effective(names),
                 self._store.roll(),
                 self._samples(),
                 self._store.operator_keys(names, ()),
+                self._store.effects(),
             )
         except StoreError as exc:
             self._tell(str(exc))
@@ -161,6 +166,7 @@ class Publisher:
             samples=samples,
             tunes=keys.good_tunes(),
             tuned=keys.tuned,
+            effects=effects,
             now_ms=self._clock_ms(),
         )
         return None
@@ -200,16 +206,19 @@ class Publisher:
         self._ordered = self._ordered and self._held_ms is not None
 
     def _tuned(self) -> Mapping[str, Upstream]:
-        """The settings of every cluster: those of the file, then `tune`, then `tune:{cluster}`.
+        """The settings of every cluster: those of the file, then `tune`, then `tune:{cluster}`; retries as acts say.
 
         What is bad was left out as it was read; the controller says so.
         """
+        acted: dict[str, Upstream] = {}
         for cluster in self._topology.clusters:
             settings, last = cluster.envoy, self._upstreams.get(cluster.name, cluster.envoy)
             for scope in ("", cluster.name):
                 settings, _ = tuned(settings, self._view.tunes.get(scope, {}), last)
             self._upstreams[cluster.name] = settings
-        return dict(self._upstreams)
+            retries = retries_of(cluster.name, settings.retries, self._view.effects, self._view.tunes)
+            acted[cluster.name] = replace(settings, retries=retries)
+        return acted
 
     def _serve(self, desired: Desired) -> None:
         try:
