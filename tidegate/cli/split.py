@@ -13,8 +13,8 @@ from tidegate.cli.connection import Target, on_cluster
 from tidegate.cli.look import bar, new_console, new_table
 from tidegate.cli.orders import DryRun, operator_name
 from tidegate.domain.errors import ConfigError
-from tidegate.domain.operators import FieldChange
 from tidegate.domain.lifetime import time_text
+from tidegate.domain.operators import FieldChange
 from tidegate.domain.outcomes.version import last_minute
 from tidegate.domain.rollout.course import GOING
 from tidegate.domain.rollout.snapshot import versions_seen

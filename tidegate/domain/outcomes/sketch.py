@@ -66,15 +66,6 @@ class Sketch:
         sketch._fill(zip(flat[::2], flat[1::2], strict=False))
         return sketch
 
-    @classmethod
-    def of_counts(cls, counts: Mapping[int, int]) -> Sketch:
-        """The sketch whose bins have these counts, by key."""
-        sketch = cls()
-        ordered = sorted(counts)
-        steps = [key - before for before, key in zip([0, *ordered], ordered, strict=False)]
-        sketch._fill(zip(steps, (counts[key] for key in ordered), strict=True))
-        return sketch
-
     def _fill(self, bins: Iterable[tuple[int, int]]) -> None:
         store, key = DenseStore(chunk_size=32), 0
         for step, count in bins:
@@ -86,6 +77,17 @@ class Sketch:
 
 _FIRST_KEY: Final = _MAPPING.key(LEAST_MS)
 _LAST_KEY: Final = _MAPPING.key(MOST_MS)
+
+
+def quantile_of(counts: Mapping[int, int], part: float) -> float | None:
+    """`Sketch.quantile_ms` of the sketch whose bins, by key, have these counts."""
+    rank = part * (sum(counts.values()) - 1)
+    seen = 0
+    for key in sorted(counts):
+        seen += counts[key]
+        if seen > rank:
+            return float(_MAPPING.value(key))
+    return None
 
 
 def most_ms(key: int) -> float:

@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 
 from tidegate.domain.outcomes.ending import ENDINGS, Ending, Outcome
-from tidegate.domain.outcomes.sketch import Sketch
+from tidegate.domain.outcomes.sketch import Sketch, quantile_of
 from tidegate.domain.outcomes.window import SLOT_MS, SLOTS
 
 _KEYS_AND_COUNTS: Final = 2
@@ -45,7 +45,7 @@ class Figures(msgspec.Struct, array_like=True):
 
     def quantile_ms(self, part: float) -> float | None:
         """The time within which `part` (0…1) of the served requests ended; None without any. Right to 1 %."""
-        return Sketch.of_counts(self.times).quantile_ms(part)
+        return quantile_of(self.times, part)
 
     def plus(self, other: Figures) -> Figures:
         """Both together."""
