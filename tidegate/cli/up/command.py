@@ -21,6 +21,7 @@ from rich.table import Table
 
 from tidegate.cli.up import once as one_request
 from tidegate.cli.up import registry
+from tidegate.cli.up.monitoring import checked_files
 from tidegate.cli.up.plan import Plan, UpOptions, make_plan, processes, write_files
 from tidegate.cli.up.ports import Ports
 from tidegate.cli.up.processes import ProcessTree
@@ -36,6 +37,7 @@ from tidegate.store.redis import RedisStore
 from xds_server.bootstrap import bootstrap_yaml
 
 START_SECONDS = 60.0
+MONITORS = ("prometheus", "alertmanager")
 
 console = Console(stderr=True, highlight=False, soft_wrap=True)
 
@@ -78,6 +80,13 @@ def up(
             envvar="TIDEGATE_REDIS_URL", help="use this running Redis; start none", callback=checked(parse_redis_url)
         ),
     ] = None,
+    prometheus: Annotated[
+        bool,
+        typer.Option("--prometheus", help="start Prometheus and Alertmanager, whose alerts come back to the hooks"),
+    ] = False,
+    monitoring_files: Annotated[
+        Path | None, typer.Option(help="folder with their prometheus/ and alertmanager/ (the checkout's deploy/)")
+    ] = None,
     patience: Annotated[float, typer.Option(min=0, help="seconds to wait for replicas that are not ready yet")] = 20.0,
     restart: Annotated[bool, typer.Option("--restart/--no-restart", help="start again what dies")] = True,
     keep_logs: Annotated[Path | None, typer.Option(help="folder for the children's logs and files, kept")] = None,
@@ -95,6 +104,7 @@ def up(
         redis_url=redis_url,
         log_level=log_level,
         expose_routing=once,
+        monitoring_files=checked_files(monitoring_files) if prometheus else None,
     )
     document = read_document(config)
     folder = _folder(keep_logs)
@@ -241,8 +251,9 @@ class LocalCluster:
         view = Table(title="Tidegate serves; Ctrl-C ends it")
         view.add_column("part")
         view.add_column("address", overflow="fold")
-        for name in ("gateway", "envoy_admin", "redis", "xds", "ext_proc", "outcomes"):
-            view.add_row(name, _without_password(ready[name]))
+        for name in ("gateway", "envoy_admin", "redis", "xds", "ext_proc", "outcomes", "hooks", *MONITORS):
+            if name in ready:
+                view.add_row(name, _without_password(ready[name]))
         for name, url in ready["metrics"].items():
             view.add_row(f"metrics of {name}", url)
         for engine in ready["engines"]:

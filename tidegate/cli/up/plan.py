@@ -11,10 +11,12 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from tidegate.cli.binaries import envoy_binary, redis_server_binary
+from tidegate.cli.up.monitoring import Monitoring, monitoring_processes, write_monitoring
 from tidegate.cli.up.ports import LOOPBACK, Ports
 from tidegate.cli.up.processes import ProcessSpec
 
 GATEWAY_PORT, ADMIN_PORT, REDIS_PORT = 10000, 9901, 6379
+PROMETHEUS_PORT, ALERTMANAGER_PORT = 9090, 9093
 LOOPBACK_HOSTS = {"127.0.0.1", "localhost", "::1"}
 
 
@@ -30,6 +32,7 @@ class UpOptions:
     log_level: str = "info"
     envoy_concurrency: int = 1
     ext_proc_workers: int = 1
+    monitoring_files: Path | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +58,9 @@ class Plan:
     xds: str
     ext_proc: str
     outcomes: str
+    hooks: str
     metrics: dict[str, str]
+    monitoring: Monitoring | None = None
     engines: list[Engine] = field(default_factory=list)
 
     @property
@@ -72,6 +77,8 @@ class Plan:
             "xds": self.xds,
             "ext_proc": self.ext_proc,
             "outcomes": self.outcomes,
+            "hooks": f"http://{self.hooks}/hooks",
+            **self._monitored(),
             "metrics": {name: f"http://{address}/metrics" for name, address in self.metrics.items()},
             "engines": [
                 {"name": e.name, "cluster": e.cluster, "address": e.address, "url": f"http://{e.address}"}
@@ -80,6 +87,12 @@ class Plan:
             "config": str(self.config_path),
             "pids": dict(pids),
         }
+
+    def _monitored(self) -> dict[str, str]:
+        """Where Prometheus and Alertmanager are, if anywhere."""
+        if (monitoring := self.monitoring) is None:
+            return {}
+        return {"prometheus": f"http://{monitoring.prometheus}", "alertmanager": f"http://{monitoring.alertmanager}"}
 
 
 def make_plan(checked: Mapping[str, Any], folder: Path, ports: Ports, options: UpOptions, *, local: bool) -> Plan:
@@ -98,15 +111,26 @@ def make_plan(checked: Mapping[str, Any], folder: Path, ports: Ports, options: U
         xds=f"{LOOPBACK}:{ports.want('xds', LOOPBACK, 0)}",
         ext_proc=f"{LOOPBACK}:{_ext_proc_port(ports, options.ext_proc_workers)}",
         outcomes=f"{LOOPBACK}:{ports.any()}",
+        hooks=f"{LOOPBACK}:{ports.any()}",
         metrics={name: f"{LOOPBACK}:{ports.any()}" for name in ("xds", "ext_proc", "outcomes", "agent")},
     )
     document.setdefault("redis", {})["url"] = redis_url
     document.setdefault("gateway", {})["listen"] = gateway
+    if options.monitoring_files is not None:
+        plan.monitoring = _monitoring(ports, options.monitoring_files)
     if options.expose_routing:
         document["gateway"]["expose_routing"] = True
     if local:
         plan.engines = _add_engines(document["clusters"], ports, options.replicas)
     return plan
+
+
+def _monitoring(ports: Ports, files: Path) -> Monitoring:
+    return Monitoring(
+        prometheus=f"{LOOPBACK}:{ports.want('Prometheus', LOOPBACK, PROMETHEUS_PORT)}",
+        alertmanager=f"{LOOPBACK}:{ports.want('Alertmanager', LOOPBACK, ALERTMANAGER_PORT)}",
+        files=files,
+    )
 
 
 def _ext_proc_port(ports: Ports, workers: int) -> int:
@@ -154,6 +178,8 @@ def write_files(plan: Plan, bootstrap: str) -> None:
     plan.config_path.touch(mode=0o600)
     plan.config_path.write_text(json.dumps(plan.document, indent=1))
     (plan.folder / "envoy.yaml").write_text(bootstrap)
+    if plan.monitoring is not None:
+        write_monitoring(plan.monitoring, plan.folder, plan.metrics, plan.envoy_admin, f"http://{plan.hooks}")
 
 
 def processes(plan: Plan) -> list[ProcessSpec]:
@@ -161,7 +187,7 @@ def processes(plan: Plan) -> list[ProcessSpec]:
     specs = [_redis_process(plan)] if plan.own_redis else []
     specs += [_engine_process(plan, engine) for engine in plan.engines]
     specs += [
-        _service(plan, "xds", "xds", ["--listen", plan.xds, *_called_by_envoy(plan)]),
+        _service(plan, "xds", "xds", ["--listen", plan.xds, "--hooks-listen", plan.hooks, *_called_by_envoy(plan)]),
         _service(
             plan, "ext_proc", "ext-proc", ["--listen", plan.ext_proc, "--workers", str(plan.options.ext_proc_workers)]
         ),
@@ -169,6 +195,8 @@ def processes(plan: Plan) -> list[ProcessSpec]:
         _service(plan, "agent", "agent", ["--node", "local", "--all-nodes"]),
         _envoy_process(plan),
     ]
+    if plan.monitoring is not None:
+        specs += monitoring_processes(plan.monitoring, plan.folder)
     return specs
 
 
