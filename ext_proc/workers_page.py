@@ -66,7 +66,7 @@ class WorkersPage:
             read = {worker: decode_life(page) for worker, page in (await self._ask(LIFE_PATH)).items()}
             self._sums.heard({worker: life for worker, life in read.items() if life is not None})
             summed = self._sums.summed(life_of("parent", self._own))
-        return metrics_response(summed, request)
+        return await metrics_response(summed, request)
 
     async def _healthz(self, _: web.Request) -> web.Response:
         if self._stopping():

@@ -41,6 +41,21 @@ def page_of(source: Collector, accept: str | None, accept_encoding: str | None) 
     return Page(gzip.compress(body, FAST), {**headers, "Content-Encoding": "gzip"})
 
 
+class Collected(Collector):
+    """Families as they were at one moment, for whoever writes them down elsewhere."""
+
+    def __init__(self, source: Collector) -> None:
+        self.families = list(source.collect())
+
+    @property
+    def series(self) -> int:
+        """How many there are."""
+        return sum(len(family.samples) for family in self.families)
+
+    def collect(self) -> Iterator[Metric]:
+        yield from self.families
+
+
 class Families(Collector):
     """A registry without the times at which its series began: those would double the page, and nobody asks for them."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import secrets
 import sys
@@ -17,7 +18,7 @@ from prometheus_client.registry import Collector
 
 from tidegate.domain.errors import ConfigError
 from tidegate.domain.topology import split_listen
-from tidegate.exposition import Families, encode_life, life_of, page_of
+from tidegate.exposition import Collected, Families, encode_life, life_of, page_of
 
 
 def configure_logs(level: str, log_format: str) -> None:
@@ -43,6 +44,8 @@ LastOf = Callable[[int], list[Any]]
 
 
 LIFE_PATH: Final = "/metrics/life"
+LONG_SERIES: Final = 200
+"""Series that take some 2 ms to be written: more of them would hold up requests."""
 
 
 class MetricsPage:
@@ -84,7 +87,7 @@ class MetricsPage:
             await self._runner.cleanup()
 
     async def _metrics(self, request: web.Request) -> web.Response:
-        return metrics_response(self._families, request)
+        return await metrics_response(self._families, request)
 
     async def _told(self, _: web.Request) -> web.Response:
         return web.Response(body=encode_life(life_of(self._life, self._families)))
@@ -94,9 +97,11 @@ class MetricsPage:
         return web.Response(status=503 if trouble else 200, text=trouble or "ok\n")
 
 
-def metrics_response(source: Collector, request: web.Request) -> web.Response:
-    """The page in the format and the encoding that the request accepts."""
-    page = page_of(source, request.headers.get("Accept"), request.headers.get("Accept-Encoding"))
+async def metrics_response(source: Collector, request: web.Request) -> web.Response:
+    """The page in the format and the encoding that the request accepts; a long one is written beside the event loop."""
+    collected = Collected(source)
+    asked = collected, request.headers.get("Accept"), request.headers.get("Accept-Encoding")
+    page = await asyncio.to_thread(page_of, *asked) if collected.series > LONG_SERIES else page_of(*asked)
     return web.Response(body=page.body, headers=page.headers)
 
 
