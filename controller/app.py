@@ -7,6 +7,7 @@ from prometheus_client import CollectorRegistry
 from controller import loop
 from controller.actions.duty import ActionsDuty
 from controller.actions.instruments import ActionInstruments
+from controller.healing.duty import Healing
 from controller.rollouts.duty import Rollouts
 from controller.rollouts.history import SplitHistory
 from controller.rollouts.metrics import RolloutMetrics
@@ -31,6 +32,7 @@ async def control(store: Store, file: FileConfig, settings: XdsSettings, registr
             registry=registry,
             duties=[
                 ActionsDuty(store, rules, actions),
+                Healing(store, file.topology, actions),
                 Scaling(store, file.topology, scale_metrics),
                 Rollouts(store, file.topology, rollout_metrics),
                 SplitHistory(store, file.topology),

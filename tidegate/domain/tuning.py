@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Final
 
-from tidegate.domain import ewma, load, upstream, weight_settings
+from tidegate.domain import ewma, healing, load, upstream, weight_settings
 from tidegate.domain.flow import settings as flow
 from tidegate.domain.pick import settings as pick
 from tidegate.domain.scaling import settings as scaling
@@ -49,6 +49,7 @@ GROUPS: Final = (
     Group("How Envoy treats a cluster", "Envoy has a change within a second.", upstream.TUNABLES),
     Group("Which replica ext_proc picks", "In `pick` clusters, from the next request on.", pick.TUNABLES),
     Group("Requests that wait in the gateway", "From the next request on.", flow.TUNABLES),
+    Group("What is done about faults", "The controller follows within two seconds.", healing.TUNABLES),
     Group("How many replicas a cluster should have", "The controller follows within a second.", scaling.TUNABLES),
 )
 
