@@ -115,7 +115,8 @@ class WireServer:
     def _tick(self) -> None:
         for client in tuple(self._clients):
             client.tick()
-        self._ticks = asyncio.get_running_loop().call_later(TICK_SECONDS, self._tick)
+        seconds = min(TICK_SECONDS, self._limits.quiet_seconds / 2, self._limits.stuck_seconds / 2)
+        self._ticks = asyncio.get_running_loop().call_later(seconds, self._tick)
 
     def _client(self) -> _Client:
         return _Client(self)
