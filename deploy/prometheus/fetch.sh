@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# fetch.sh FOLDER: Prometheus, Alertmanager and their tools into FOLDER/usr/bin, for the tests and `tidegate up --prometheus`.
+# fetch.sh FOLDER: Prometheus, Alertmanager and their tools into FOLDER/bin, for tests and `tidegate up --prometheus`.
+# Started from there, they take absolute paths alone.
 # They come from Debian's packages, unpacked and not installed, so that no root is needed. Nothing is done where
 # all four are on PATH, named by the environment, or in FOLDER. Where they cannot be had it says so and ends with 0:
 # what does not need them works all the same.
@@ -37,8 +38,16 @@ own_lists() {
   apt-get "${options[@]}" update 2>"$scratch/said"
 }
 download || { own_lists && download; } || without "apt-get said: $(tail -n 1 "$scratch/said")"
-mkdir -p "$folder"
+mkdir -p "$folder/bin"
 for package in "$scratch"/packages/*.deb; do
-  dpkg-deb --fsys-tarfile "$package" | tar -x -C "$folder" --wildcards './usr/bin/*' || without "$package does not unpack"
+  dpkg-deb --fsys-tarfile "$package" | tar -x -C "$folder" --wildcards './usr/bin/*' './usr/share/prometheus/*' ||
+    without "$package does not unpack"
+done
+# Debian's builds read templates and pages from /usr/share: here from the folder that they are started in. The new
+# path is as long as the old one, as a path within a program has to be.
+for program in prometheus prometheus-alertmanager promtool amtool; do
+  LC_ALL=C sed -i 's#/usr/share/prometheus/#usr/share/prometheus//#g' "$folder/usr/bin/$program"
+  printf '#!/bin/sh\ncd "$(dirname "$0")/.." && exec usr/bin/%s "$@"\n' $program >"$folder/bin/$program"
+  chmod +x "$folder/bin/$program"
 done
 touch "$folder/.ready"

