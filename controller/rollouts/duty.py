@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from typing import Final
 
@@ -36,7 +37,10 @@ from tidegate.store.rollouts import (
 EVERY_SECONDS: Final = 0.5
 LOOKS_WRITTEN_MS: Final = 5_000
 """How often a look is written down that changes nothing else: a successor knows about when the last one was."""
+FORGOTTEN_SECONDS: Final = 10.0
 FROZEN: Final = "rollouts"
+GONE: Final = "0"
+"""The place in `rollouts` of one that was deleted: a missing place means that Redis was emptied."""
 
 Told = dict[str, dict[str, Mapping[str, VersionTold]]]
 
@@ -52,13 +56,13 @@ class Rollouts:
     def __init__(self, store: Store, topology: Topology, metrics: RolloutMetrics) -> None:
         self._store, self._topology, self._metrics = store, topology, metrics
         self._lease: Lease | None = None
+        self._looked_at = 0.0
         self._known: dict[str, dict[str, str]] = {}
         self._moved: dict[str, Mapping[str, str]] = {}
 
     async def tick(self, lease: Lease) -> None:
         """Look at every rollout once. Raises NotLeading and StoreError."""
-        if lease != self._lease:
-            self._lease, self._known, self._moved = lease, {}, {}
+        self._led(lease)
         listed, places = await self._store.rollouts(self._topology.split_models)
         await self._notice_losses(listed, places)
         self._known = {model: dict(fields) for model, fields in listed.items()}
@@ -66,6 +70,15 @@ class Rollouts:
         due = {model: fields for model, fields in listed.items() if _is_due(fields)}
         if due:
             await self._look(due, places)
+
+    def _led(self, lease: Lease) -> None:
+        """An emptied Redis ends the lease too, and what is known is needed then; not after another one has led."""
+        now = time.monotonic()
+        if lease != self._lease:
+            self._moved = {}
+            if now - self._looked_at > FORGOTTEN_SECONDS:
+                self._known = {}
+        self._lease, self._looked_at = lease, now
 
     async def _look(self, due: Mapping[str, dict[str, str]], places: Mapping[str, str]) -> None:
         models = list(due)
@@ -81,15 +94,16 @@ class Rollouts:
                 order=fields.get(ORDER, "").strip(),
                 frozen=frozen,
             )
-            await _OneRollout(self, model, fields, keys, look).carry_on(listed=model in places)
+            await _OneRollout(self, model, fields, keys, look).carry_on(listed=places.get(model, GONE) != GONE)
 
     async def _notice_losses(self, listed: Mapping[str, object], places: Mapping[str, str]) -> None:
         """A rollout that was deleted is over, and its split stays. One of an emptied store is written back."""
         for model in self._known.keys() - listed.keys():
             if model not in places:
                 await self._restore(model, self._known[model])
-        for model in places.keys() - listed.keys():
-            await self._forget(model)
+        for model, place in places.items():
+            if model not in listed and place != GONE:
+                await self._forget(model)
 
     async def _restore(self, model: str, fields: Mapping[str, str]) -> None:
         state = decode_state(fields.get(STATE))
@@ -103,7 +117,7 @@ class Rollouts:
         said = Event(
             at_ms=now_ms, who=CONTROLLER, what=rollout_key(model), after="", why="its key is gone; the split stays"
         )
-        await self._store.change_fields([FieldChange(key=ROLLOUTS, field=model, value=None)], [said], lease=self._lease)
+        await self._store.change_fields([FieldChange(key=ROLLOUTS, field=model, value=GONE)], [said], lease=self._lease)
 
     # --- what one rollout needs of its surroundings ---------------------------------------------------------
 

@@ -6,8 +6,8 @@ rollout:{model}         hash: what operators write and the command line on their
                         and what the controller writes
                           state     JSON, `course.State`
                           figures   JSON, `evidence.Evidence`
-rollouts                hash: model → when its rollout began, in Unix milliseconds. A rollout that is missing while its
-                        place here is there was deleted; where both are gone, Redis was emptied
+rollouts                hash: model → when its rollout began, in Unix milliseconds, 0 once it was deleted. Where this
+                        is gone too, Redis was emptied
 split_history:{model}   stream: at_ms, why, versions (JSON: cluster → what `tidegate split show --json` tells of it)
 """
 

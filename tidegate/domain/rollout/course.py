@@ -186,9 +186,9 @@ class _Course:
         return "frozen by an action; see `tidegate actions`" if self.look.frozen else None
 
     def _finding(self) -> Finding:
-        """At most one look for each number of judged requests, which is what bounds false alarms."""
+        """At most one test for each number of judged requests, which is what bounds false alarms."""
         seen = judged(self.evidence.seen(self.plan.canary))
-        if seen == self.evidence.looked_at:
+        if seen == self.evidence.looked_at and self.state.verdict is not Verdict.TOO_FEW:
             return Finding(self.state.verdict, self.state.figures)
         share = ALARMS / len(self.plan.steps) / 2
         whole = self._against(self.evidence.seen, share)
