@@ -26,6 +26,9 @@ from tidegate.store.ports import Store
 
 DEFAULT_CONFIG = Path("tidegate.yaml")
 
+Companion = tuple[str, Callable[[Store, FileConfig, CollectorRegistry], Coroutine[Any, Any, None]]]
+"""A name, and what runs in xds' process beside it, on its store, file and metrics."""
+
 S = TypeVar("S", bound=ServiceSettings)
 
 
@@ -42,9 +45,17 @@ def _with_config(settings: S) -> S:
 
 def xds(settings: XdsSettings) -> None:
     """Serve xDS to Envoys, with the controller in the same process."""
-    from controller.app import control  # noqa: PLC0415 - a service loads what it needs alone
-    from controller.hooks.app import serve_hooks, token_for  # noqa: PLC0415
+    from controller.hooks.app import token_for  # noqa: PLC0415 - a service loads what it needs alone
     from xds_server.app import serve  # noqa: PLC0415
+
+    token_for(settings)
+    _run(lambda: serve(_with_config(settings), companions_of_xds(settings)))
+
+
+def companions_of_xds(settings: XdsSettings) -> list[Companion]:
+    """What runs in xds' process beside it: the controller, and the hooks where there are any."""
+    from controller.app import control  # noqa: PLC0415 - a service loads what it needs alone
+    from controller.hooks.app import serve_hooks  # noqa: PLC0415
 
     def controller(store: Store, file: FileConfig, registry: CollectorRegistry) -> Coroutine[Any, Any, None]:
         return control(store, file, settings, registry)
@@ -52,10 +63,8 @@ def xds(settings: XdsSettings) -> None:
     def hooks(store: Store, file: FileConfig, registry: CollectorRegistry) -> Coroutine[Any, Any, None]:
         return serve_hooks(store, file, settings, registry)
 
-    token_for(settings)
-    companions = [("controller", controller)] if settings.controller else []
-    companions += [("hooks", hooks)] if settings.hooks_listen is not None else []
-    _run(lambda: serve(_with_config(settings), companions))
+    companions: list[Companion] = [("controller", controller)] if settings.controller else []
+    return companions + ([("hooks", hooks)] if settings.hooks_listen is not None else [])
 
 
 def ext_proc(settings: ExtProcSettings) -> None:

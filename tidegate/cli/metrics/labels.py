@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
-
-from tidegate.domain.errors import TidegateError
 
 BOUNDS: Final[Mapping[str, str]] = {
     "by": "`pick`, `weights`",
@@ -17,7 +15,12 @@ BOUNDS: Final[Mapping[str, str]] = {
     "duty": "what a leader does beside weights, by name",
     "ending": "how a request may end: the words of [outcomes](outcomes.md)",
     "endpoint": "engines that this agent watches; the series end when it watches them no more",
-    "kind": "`protocol` and `crash`; `counted`, `ignored` and `unreadable`; `unavailable` and `refused`",
+    "event": "`began`, `ended`, `would have begun` of an act, and the like: a few words",
+    "hook": "the paths of hooks there are, and `other`",
+    "phase": "phases of a rollout: six words",
+    "result": "how a request to a hook may end: twelve words",
+    "turn": "what a rollout may do: a few words",
+    "kind": "`protocol` and `crash`; `counted`, `ignored` and `unreadable`; `unavailable` and `refused`; kinds of acts",
     "model": "models and aliases of the file, and `other` for any other name",
     "node": "200 Envoys by node id, and `others`",
     "objective": "objectives of the file's `slo`",
@@ -26,7 +29,7 @@ BOUNDS: Final[Mapping[str, str]] = {
     "part": "`latency`, `vram`, `entropy`",
     "priority": "bands of priorities: a few words",
     "quantile": "`0.5`, `0.95`, `0.99`",
-    "reason": "the [reasons](requests.md) of refusals, and `gateway`",
+    "reason": "the [reasons](requests.md) of refusals, and `gateway`; why a cluster's replica target changed",
     "replica": "replicas of the file and those that agents registered, while they are members; `all`",
     "source": "`file`, `flag`, `folder`",
     "state": "states of [NVML](nvml.md)",
@@ -40,8 +43,11 @@ BOUNDS: Final[Mapping[str, str]] = {
 }
 
 
+def unbounded(labels: Iterable[str]) -> list[str]:
+    """Those of which nothing is said."""
+    return sorted(set(labels) - BOUNDS.keys())
+
+
 def bound_of(label: str) -> str:
-    """The values that there may be. Raises TidegateError for a label of which nothing is said."""
-    if label not in BOUNDS:
-        raise TidegateError(f"the label {label} has no bound: say in tidegate/cli/metrics/labels.py what it may hold")
+    """The values that there may be."""
     return BOUNDS[label]

@@ -7,9 +7,10 @@ from typing import Final
 
 from ext_proc.workers_sums import rule
 from tidegate.cli.metrics.families import Family
-from tidegate.cli.metrics.labels import bound_of
+from tidegate.cli.metrics.labels import bound_of, unbounded
 from tidegate.cli.metrics.prose import HEAD
 from tidegate.cli.metrics.registries import Found
+from tidegate.domain.errors import TidegateError
 
 UNITS: Final[Mapping[str, str]] = {
     "seconds": "seconds",
@@ -89,6 +90,8 @@ def _labels(found: Found) -> str:
         for family in families.values()
         for label in family.labels
     }
+    if missing := unbounded(ours):
+        raise TidegateError(f"say in tidegate/cli/metrics/labels.py what these labels may hold: {', '.join(missing)}")
     return _rows(("label", "at most"), [(f"`{label}`", bound_of(label)) for label in sorted(ours)])
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Coroutine, Mapping
+from collections.abc import AsyncIterator, Coroutine, Mapping
+from contextlib import asynccontextmanager
+from types import MappingProxyType
 from typing import Any, Final
 
 from prometheus_client import CollectorRegistry
 
-from controller.app import control
 from ext_proc import app as ext_proc
 from ext_proc.workers import parent
 from metrics_agent import app as agent
@@ -17,6 +18,7 @@ from metrics_agent.gpu.process import NvmlGpus
 from outcomes import app as outcomes
 from simulator import app as simulator
 from tidegate.cli.metrics.families import Family, families
+from tidegate.cli.services import companions_of_xds
 from tidegate.domain.errors import TidegateError
 from tidegate.domain.topology import Topology
 from tidegate.runtime import Service, now_ms
@@ -29,7 +31,6 @@ from tidegate.settings.services import (
     XdsSettings,
 )
 from tidegate.store.memory import MemoryStore
-from tidegate.store.ports import Store
 from xds_server import app as xds
 
 ANY: Final = "127.0.0.1:0"
@@ -41,52 +42,68 @@ clusters:
 PRESENT: Final = ("xds", "controller", "ext_proc", "outcomes", "agent")
 """Each beats once everything that it has is registered."""
 
+HOOKS: Final = "hooks"
+SERVICES: Final = ("xds", "ext-proc", "outcomes", "agent")
+
 Found = Mapping[str, Mapping[str, Family]]
 """Service → name → family."""
 
 
 async def found() -> Found:
     """Every family of every service. Raises TidegateError when one does not come up."""
-    store, file = MemoryStore(now_ms), parse(FILE, "metrics.yaml")
-    registries = {name: CollectorRegistry() for name in ("xds", "ext-proc", "outcomes", "agent")}
-    tasks = [asyncio.create_task(one) for one in _services(store, file, registries)]
-    try:
-        await _all_present(store, tasks)
+    async with running() as registries:
         services = {name: families(registry) for name, registry in registries.items()}
+    return {**services, "ext-proc --workers": _of_workers(services["ext-proc"]), **await _engines()}
+
+
+@asynccontextmanager
+async def running(pages: Mapping[str, str] = MappingProxyType({})) -> AsyncIterator[Mapping[str, CollectorRegistry]]:
+    """All services in this event loop, until the block ends. `pages` are addresses for metrics, by service.
+
+    Raises TidegateError when one does not come up.
+    """
+    store, file = MemoryStore(now_ms), parse(FILE, "metrics.yaml")
+    registries = {name: CollectorRegistry() for name in SERVICES}
+    tasks = [asyncio.create_task(one) for one in _services(store, file, registries, pages)]
+    try:
+        await _all_there(store, registries["xds"], tasks)
+        yield registries
     finally:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-    return {**services, "ext-proc --workers": _of_workers(services["ext-proc"]), **await _engines()}
 
 
 def _services(
-    store: MemoryStore, file: FileConfig, registries: Mapping[str, CollectorRegistry]
+    store: MemoryStore, file: FileConfig, registries: Mapping[str, CollectorRegistry], pages: Mapping[str, str]
 ) -> list[Coroutine[Any, Any, None]]:
-    of_xds = XdsSettings(listen=ANY)
-
-    def controller(store: Store, file: FileConfig, registry: CollectorRegistry) -> Coroutine[Any, Any, None]:
-        return control(store, file, of_xds, registry)
-
+    of_xds = XdsSettings(listen=ANY, hooks_listen=ANY, metrics_listen=pages.get("xds"))
+    of_ext_proc = ExtProcSettings(listen=ANY, metrics_listen=pages.get("ext-proc"))
+    of_outcomes = OutcomesSettings(listen=ANY, metrics_listen=pages.get("outcomes"))
+    of_agent = AgentSettings(node="node", metrics_listen=pages.get("agent"))
     return [
-        xds.serve_on(store, file, of_xds, [("controller", controller)], registries["xds"]),
-        ext_proc.serve_on(store, file, ExtProcSettings(listen=ANY), registry=registries["ext-proc"]),
-        outcomes.serve_on(store, file, OutcomesSettings(listen=ANY), registries["outcomes"]),
-        agent.serve_on(store, Topology(()), AgentSettings(node="node"), NvmlGpus(1.0), registries["agent"]),
+        xds.serve_on(store, file, of_xds, companions_of_xds(of_xds), registries["xds"]),
+        ext_proc.serve_on(store, file, of_ext_proc, registry=registries["ext-proc"]),
+        outcomes.serve_on(store, file, of_outcomes, registries["outcomes"]),
+        agent.serve_on(store, Topology(()), of_agent, NvmlGpus(1.0), registries["agent"]),
     ]
 
 
-async def _all_present(store: MemoryStore, tasks: list[asyncio.Task[None]]) -> None:
-    """Until each service beats. Raises what a service raised, or TidegateError when time is over."""
+async def _all_there(store: MemoryStore, of_xds: CollectorRegistry, tasks: list[asyncio.Task[None]]) -> None:
+    """Until each service beats, and the hooks are there. Raises what a service raised, or TidegateError."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(PATIENCE_SECONDS):
-            while not set(PRESENT) <= (await store.present()).keys():
+            while not (set(PRESENT) <= (await store.present()).keys() and _has(of_xds, HOOKS)):
                 for task in tasks:
                     if task.done():
                         task.result()
                 await asyncio.sleep(0.01)
             return
     raise TidegateError(f"not every service came up within {PATIENCE_SECONDS:.0f} s")
+
+
+def _has(registry: CollectorRegistry, part: str) -> bool:
+    return any(f"_{part}_" in name for name in families(registry))
 
 
 def _of_workers(each: Mapping[str, Family]) -> Mapping[str, Family]:
