@@ -20,7 +20,7 @@ from ext_proc.fleet_metrics import FleetMetrics
 from ext_proc.flow.gates import Gates
 from ext_proc.flow.holds import Holds
 from ext_proc.flow.metrics import QueueMetrics
-from ext_proc.flow.sample_log import PickLog
+from ext_proc.flow.sample_log import DecisionLog
 from ext_proc.flow.tuning import Tuning
 from ext_proc.health import Health
 from ext_proc.memory import keep_freed_memory
@@ -125,7 +125,7 @@ async def serve_on(
         classes=Classes(file.topology.classes, by_header=file.gateway.class_header),
         outputs=outputs,
         explain=file.gateway.explain,
-        picks=PickLog(log, settings.log_picks) if settings.log_picks else None,
+        decisions=DecisionLog(log, settings.log_decisions) if settings.log_decisions else None,
         mix=mix,
         holds=holds,
     )

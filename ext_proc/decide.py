@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from time import perf_counter
 
+from ext_proc.about import about, note
 from ext_proc.buffered import Attributes
 from ext_proc.flow.arrival import Arrival, Placed
-from ext_proc.flow.explain import explanation
+from ext_proc.flow.explain import explanation, fields
 from ext_proc.flow.gates import Gates
 from ext_proc.flow.holds import Holds
 from ext_proc.flow.later import Reply
-from ext_proc.flow.sample_log import PickLog
+from ext_proc.flow.sample_log import DecisionLog
 from ext_proc.flow.sorting import sort
 from ext_proc.flow.weigh import FirstGuess, Outputs, cost_of, work_of
 from ext_proc.metrics import ExtProcMetrics
@@ -21,12 +22,14 @@ from ext_proc.recent import Read, RecentRequests
 from ext_proc.responses import labels, refused, routed, written
 from ext_proc.rewrite import under_model
 from ext_proc.route import Routed, Routes
+from ext_proc.spans import RequestSpans
 from ext_proc.tokens import TokenBook
 from ext_proc.view import FleetView
 from tidegate.domain.flow.classes import Classes
 from tidegate.domain.flow.settings import SessionKey
 from tidegate.domain.refusal import Refusal, dialect_of
 from tidegate.domain.request import RequestInfo
+from tidegate.domain.trace_context import TraceContext
 from tidegate.domain.wire import (
     ADDRESS_ATTRIBUTE,
     CONTENT_ENCODING_ATTRIBUTE,
@@ -34,14 +37,15 @@ from tidegate.domain.wire import (
     EXPLAIN_HEADER,
     PATH_ATTRIBUTE,
 )
+from tidegate.tracing import Spans
 
 
 class Decider:
     """Decides requests on the current view.
 
     `clock` gives Unix milliseconds; `recent` keeps the last requests, if any; `outputs` knows how long answers are;
-    `explain` allows clients to ask why; `picks` logs some of the picks; `mix` counts the classes of what went where;
-    `holds` are requests that acts hold.
+    `explain` allows clients to ask why; `decisions` logs some of them; `mix` counts the classes of what went where;
+    `spans` takes those of sampled requests; `holds` are requests that acts hold.
     """
 
     def __init__(
@@ -58,63 +62,86 @@ class Decider:
         classes: Classes | None = None,
         outputs: Outputs | None = None,
         explain: bool = False,
-        picks: PickLog | None = None,
+        decisions: DecisionLog | None = None,
         mix: MixBook | None = None,
+        spans: Spans | None = None,
         holds: Holds | None = None,
     ) -> None:
         self._routes, self._tokens, self._metrics = routes, tokens, metrics
-        self._max_request_bytes, self._recent, self._picks = max_request_bytes, recent, picks
+        self._max_request_bytes, self._recent, self._log = max_request_bytes, recent, decisions
         self._gates, self._mix = gates or Gates(fleet, clock), mix
         self._holds = holds or Holds((), clock)
         self._classes, self._outputs, self._explain = classes or Classes(), outputs or FirstGuess(), explain
+        self._spans = spans
 
-    def decide(self, body: bytes, attributes: Attributes) -> Reply:
-        """A serialised ProcessingResponse: where the request goes, or what its client is answered; perhaps later."""
+    def decide(self, body: bytes, attributes: Attributes, trace: TraceContext | None = None) -> Reply:
+        """A serialised ProcessingResponse: where the request goes, or what its client is answered; perhaps later.
+
+        `trace` is Envoy's span of this call, where it is sampled.
+        """
         started = perf_counter()
+        spans = None if trace is None or self._spans is None else RequestSpans(self._spans, trace)
         path = attributes.get(PATH_ATTRIBUTE) or "/"
-        reply = self._reply(body, path, attributes)
-        self._metrics.took(perf_counter() - started)
+        try:
+            reply = self._reply(body, path, attributes, spans)
+        except Exception as exc:
+            _crashed(exc, attributes, spans)
+            raise
+        self._metrics.took(perf_counter() - started, None if spans is None else spans.trace_id)
         return reply
 
-    def _reply(self, body: bytes, path: str, attributes: Attributes) -> Reply:
+    def _reply(self, body: bytes, path: str, attributes: Attributes, spans: RequestSpans | None) -> Reply:
         read: Read | None = None
         try:
-            info = self._parse(body, path, attributes)
+            info = self._parse(body, path, attributes, spans)
             if self._recent is not None:
                 read = self._recent.read(path, info)
             there = self._routes.route(info, attributes.header, attributes.get(ADDRESS_ATTRIBUTE))
             new_body = self._renamed(body, there, attributes)
         except Refusal as refusal:
-            return self._refused(refusal, path, read)
+            return self._refused(refusal, path, read, attributes, spans)
         asks = self._explain and attributes.header(EXPLAIN_HEADER) == "1"
 
         model = self._routes.model_of(info, there)
 
-        def answer(outcome: Placed | Refusal) -> bytes:
+        def write(outcome: Placed | Refusal) -> bytes:
             said = labels(model, arrival.class_name)
             if isinstance(outcome, Refusal):
-                return self._refused(outcome, path, read) + said
+                return self._refused(outcome, path, read, attributes, spans) + said
             destinations = tuple(one.destination for one in outcome.pick.chosen)
             self._went(info, there, outcome, destinations, read)
+            self._told(there, outcome, attributes, spans)
             if new_body is None and not asks:
                 return routed(there.cluster, destinations, there.shadowed) + said
             why = explanation(outcome.pick, outcome.waited_ms) if asks else None
             return written(there.cluster, destinations, there.shadowed, body=new_body, explanation=why) + said
 
+        def answer(outcome: Placed | Refusal) -> bytes:
+            try:
+                return write(outcome)
+            except Exception as exc:
+                _crashed(exc, attributes, spans)
+                raise
+
         arrival = self._arrival(info, there, len(body), attributes, answer)
         held = self._holds.refusal(there.cluster, model, arrival.class_name, arrival.priority)
         if held is not None:
             return answer(held)
+        if spans is not None:
+            spans.admitted(there, arrival)
         return self._gates.of(there.cluster).admit(arrival)
 
-    def _parse(self, body: bytes, path: str, attributes: Attributes) -> RequestInfo:
-        return parse_request(
+    def _parse(self, body: bytes, path: str, attributes: Attributes, spans: RequestSpans | None) -> RequestInfo:
+        info = parse_request(
             body,
             path=path,
             content_type=attributes.get(CONTENT_TYPE_ATTRIBUTE),
             content_encoding=attributes.get(CONTENT_ENCODING_ATTRIBUTE),
             max_bytes=self._max_request_bytes,
         )
+        if spans is not None:
+            spans.parsed(info)
+        return info
 
     def _renamed(self, body: bytes, there: Routed, attributes: Attributes) -> bytes | None:
         """The body under the name that it needs; None when it stays as it is."""
@@ -147,8 +174,14 @@ class Decider:
             answer=answer,
         )
 
-    def _refused(self, refusal: Refusal, path: str, read: Read | None) -> bytes:
+    def _refused(
+        self, refusal: Refusal, path: str, read: Read | None, attributes: Attributes, spans: RequestSpans | None
+    ) -> bytes:
         self._metrics.refused(refusal.reason)
+        if spans is not None:
+            spans.refused(refusal)
+        if self._log is not None and self._log.due():
+            self._log.say("refused", reason=str(refusal.reason), **about(attributes, spans))
         if self._recent is not None:
             self._recent.refused(path, refusal, read)
         return refused(refusal, dialect_of(path))
@@ -163,5 +196,16 @@ class Decider:
             self._mix.dispatched(there.cluster, outcome.pick.chosen[0].address, info)
         if self._recent is not None:
             self._recent.sent(there.cluster, there.write_model, destinations, read)
-        if self._picks is not None:
-            self._picks.picked(there.cluster, outcome)
+
+    def _told(self, there: Routed, outcome: Placed, attributes: Attributes, spans: RequestSpans | None) -> None:
+        if spans is not None:
+            spans.placed(outcome)
+        if self._log is not None and self._log.due():
+            scores = fields(outcome.pick, outcome.waited_ms)
+            self._log.say("picked", cluster=there.cluster, **scores, **about(attributes, spans))
+
+
+def _crashed(exc: Exception, attributes: Attributes, spans: RequestSpans | None) -> None:
+    note(exc, attributes, spans)
+    if spans is not None:
+        spans.crashed(exc)

@@ -43,13 +43,14 @@ class Routed:
 
     `write_model` is the name that has to stand in the body; None leaves the body as it is. `adapter` is the name
     when only some of the cluster's replicas may have it, so that those which list it are preferred. `shadowed` is the
-    model when the file has shadows of it.
+    model when the file has shadows of it, `version` the cluster again when the model's split chose it.
     """
 
     cluster: str
     write_model: str | None = None
     adapter: str | None = None
     shadowed: str | None = None
+    version: str | None = None
 
 
 class Routes:
@@ -88,7 +89,7 @@ class Routes:
         caller, split = Caller(info.user, header, address), self._versions.split(name)
         asking = self._versions.asking(split, header)
         if split is not None and (asking.version or asking.canary):
-            return self._routed(self._versions.choose(split, caller, asking), name, sent)
+            return self._version(self._versions.choose(split, caller, asking), name, sent)
         avoided = split.canary if split is not None and asking.canary is False else ()
         rule = self._rule(info, sent, name, caller, avoided)
         if rule is not None:
@@ -96,7 +97,7 @@ class Routes:
         if name is None or sent is None:
             raise Refusal(Reason.MODEL_REQUIRED, "The body must name a `model`.", param="model")
         if split is not None:
-            return self._routed(self._versions.choose(split, caller, asking), name, sent)
+            return self._version(self._versions.choose(split, caller, asking), name, sent)
         cluster = self._homes.get(name) or self._listed(name)
         if cluster is None:
             raise _unknown(sent)
@@ -115,10 +116,13 @@ class Routes:
         held = (rule for rule in rules if holds(rule.match, asked) and self._versions.within(rule, caller))
         return next((rule for rule in held if rule.cluster not in avoided), None)
 
-    def _routed(self, cluster: str, name: str | None, sent: str | None) -> Routed:
+    def _routed(self, cluster: str, name: str | None, sent: str | None, version: str | None = None) -> Routed:
         everywhere = name in self._homes and name not in self._adapters
         shadowed = name if name in self._shadowed else None
-        return Routed(cluster, None if name == sent else name, None if everywhere else name, shadowed)
+        return Routed(cluster, None if name == sent else name, None if everywhere else name, shadowed, version)
+
+    def _version(self, cluster: str, name: str | None, sent: str | None) -> Routed:
+        return self._routed(cluster, name, sent, cluster)
 
     def _home_or_ruled(self, name: str | None) -> str:
         """The cluster whose ratio counts a name's tokens: the same for every rule, so that ranges leave no gap."""

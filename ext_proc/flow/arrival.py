@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 from tidegate.domain.flow.waiting import Waiting
 from tidegate.domain.pick.verdict import Pick
@@ -24,6 +25,16 @@ Answer = Callable[[Placed | Refusal], bytes]
 """Writes the ProcessingResponse of an outcome. Called once. Refuses instead of raising a Refusal."""
 
 
+class Watch(Protocol):
+    """Is told what happens to one request beside its answer."""
+
+    def picking(self) -> None:
+        """A replica is looked for."""
+
+    def gone(self) -> None:
+        """Its client hung up."""
+
+
 @dataclass(slots=True, eq=False, kw_only=True)
 class Arrival(Waiting):
     """`reply` is the answer once it is known; `later` is where it goes if somebody already waits for it.
@@ -34,6 +45,7 @@ class Arrival(Waiting):
     work: Work
     answer: Answer
     trace_id: str | None = None
+    watch: Watch | None = None
     reply: bytes | None = None
     later: asyncio.Future[bytes] | None = None
 

@@ -106,6 +106,8 @@ class Gate:
         """Place the arrival if there is room. True: it needs no place in the queue any more."""
         if arrival.gone:
             return True
+        if arrival.watch is not None:
+            arrival.watch.picking()
         hold, spare = self._left_free(arrival, now_ms)
         pick = self.view.pick(arrival.work, now_ms, hold_seconds=hold, spare_ratio=spare)
         if pick.verdict is Verdict.FULL:
@@ -189,3 +191,5 @@ class Gate:
             self.queue.leave(arrival)
         if arrival.gone:
             self.counts.left(arrival, Outcome.GONE, self._clock())
+            if arrival.watch is not None:
+                arrival.watch.gone()

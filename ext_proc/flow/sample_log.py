@@ -1,11 +1,8 @@
-"""Some of the picks, in the log."""
+"""Some of the decisions, in the log: one line each."""
 
 from __future__ import annotations
 
 from typing import Any, Protocol
-
-from ext_proc.flow.arrival import Placed
-from ext_proc.flow.explain import fields
 
 
 class Logger(Protocol):
@@ -15,15 +12,20 @@ class Logger(Protocol):
         """One line."""
 
 
-class PickLog:
-    """Every n-th pick, so that `ratio` of them, 0…1, are logged. Belongs to the event loop."""
+class DecisionLog:
+    """Every n-th decision, so that `ratio` of them, 0…1, are logged. Belongs to the event loop."""
 
     def __init__(self, log: Logger, ratio: float) -> None:
         self._log, self._ratio, self._due = log, ratio, 0.0
 
-    def picked(self, cluster: str, placed: Placed) -> None:
-        """A request was placed."""
+    def due(self) -> bool:
+        """Whether the decision that was just made is one of them. Called once for each."""
         self._due += self._ratio
-        if self._due >= 1:
-            self._due -= 1
-            self._log.info("picked", cluster=cluster, **fields(placed.pick, placed.waited_ms))
+        if self._due < 1:
+            return False
+        self._due -= 1
+        return True
+
+    def say(self, event: str, **fields: Any) -> None:
+        """The line, where one is due."""
+        self._log.info(event, **fields)

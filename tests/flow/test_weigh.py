@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
-from ext_proc.flow.arrival import Placed
 from ext_proc.flow.explain import explanation
-from ext_proc.flow.sample_log import PickLog
+from ext_proc.flow.sample_log import DecisionLog
 from ext_proc.flow.tuning import Tuning
 from ext_proc.flow.weigh import cost_of, session_of, work_of
 from tests.ext_proc.parts import Picker, topology
@@ -86,13 +85,9 @@ class Lines:
         self.said.append({"event": event, **fields})
 
 
-def test_the_log_gets_its_part_of_the_picks() -> None:
-    lines = Lines()
-    log = PickLog(lines, 0.25)
-    for _ in range(20):
-        log.picked("phi-3", Placed(CHOSEN, 50))
-    assert len(lines.said) == 5
-    assert lines.said[0]["chosen"].startswith("10.0.0.5:8000 cost=0.31")
+def test_a_part_of_the_decisions_is_logged() -> None:
+    log = DecisionLog(Lines(), 0.25)
+    assert [log.due() for _ in range(8)] == [False, False, False, True] * 2
 
 
 def test_only_who_asks_is_told_and_only_where_the_file_allows_it() -> None:

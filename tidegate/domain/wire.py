@@ -37,6 +37,7 @@ DESTINATION_ENDPOINT: Final = "x-gateway-destination-endpoint"
 # CEL attributes that Envoy sends with the first ext_proc message; an absent header's is left out.
 PATH_ATTRIBUTE: Final = "request.path"
 ADDRESS_ATTRIBUTE: Final = "source.address"
+REQUEST_ID_ATTRIBUTE: Final = "request.id"
 
 
 def header_attribute(name: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import socket
-from dataclasses import fields
+from dataclasses import Field, fields
 from typing import Any
 
 from tidegate.settings.flags import default_of, env_name
@@ -43,12 +43,16 @@ def settings_page() -> str:
 def _table(settings: type[ServiceSettings], service: str, *, only: set[str]) -> str:
     rows = ["| flag | environment | default | what it does |", "|---|---|---|---|"]
     rows += [
-        f"| `--{f.name.replace('_', '-')}` | `{env_name(service, f.name)}` | {_default(default_of(f))} | "
+        f"| `--{f.name.replace('_', '-')}` | {_variables(service, f)} | {_default(default_of(f))} | "
         f"{f.metadata['doc']} |"
         for f in fields(settings)
         if f.name in only
     ]
     return "\n".join(rows) + "\n"
+
+
+def _variables(service: str, field: Field[Any]) -> str:
+    return ", ".join(f"`{name}`" for name in (env_name(service, field.name), *field.metadata["also"]))
 
 
 def _default(value: Any) -> str:

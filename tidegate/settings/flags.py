@@ -20,10 +20,10 @@ def env_name(service: str, name: str) -> str:
 
 
 def env_names(settings: type[ServiceSettings], name: str) -> list[str]:
-    """The service's own variable first, then the one that all services share, where there is one."""
+    """The service's own variable first, then the one that all services share, where there is one, then others'."""
     shared = {f.name for f in fields(ServiceSettings)}
-    own = env_name(settings.SERVICE, name)
-    return [own, f"TIDEGATE_{name}".upper()] if name in shared else [own]
+    also = next(f.metadata["also"] for f in fields(settings) if f.name == name)
+    return [env_name(settings.SERVICE, name), *([f"TIDEGATE_{name}".upper()] if name in shared else []), *also]
 
 
 def default_of(field: Field[Any]) -> Any:

@@ -13,15 +13,17 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from tidegate.domain.topology import split_address, split_listen, split_ports
+from tidegate.settings.otlp_url import GRPC, PROTOCOLS, parse_otlp_url
 from tidegate.settings.redis_url import parse_redis_url
 
 
-def setting(default: Any, doc: str, *, check: Callable[[Any], object] | None = None) -> Any:
+def setting(default: Any, doc: str, *, check: Callable[[Any], object] | None = None, also: tuple[str, ...] = ()) -> Any:
     """A dataclass field with its documentation. `default` may be a zero-argument callable.
 
-    `check` is called with a value that a flag or variable gives, and raises ValueError with a sentence.
+    `check` is called with a value that a flag or variable gives, and raises ValueError with a sentence. `also` are
+    further environment variables, by which others know the same thing.
     """
-    metadata = {"doc": doc, "check": check}
+    metadata = {"doc": doc, "check": check, "also": also}
     if callable(default):
         return field(default_factory=default, metadata=metadata)
     return field(default=default, metadata=metadata)
@@ -76,6 +78,26 @@ def key_part(value: str) -> None:
 
 
 LOG_LEVELS = ("debug", "info", "warning", "error")
+
+
+def _otlp_endpoint(who: str) -> Any:
+    """Where spans go. `who` says whose."""
+    return setting(
+        None,
+        f"http://HOST:PORT or https://… of an OpenTelemetry collector, for the spans of {who}; unset: no traces",
+        check=parse_otlp_url,
+        also=("TIDEGATE_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"),
+    )
+
+
+def _otlp_protocol() -> Any:
+    """How they go there."""
+    return setting(
+        GRPC,
+        "how spans go there: grpc or http/protobuf",
+        check=one_of(*PROTOCOLS),
+        also=("TIDEGATE_OTLP_PROTOCOL", "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL"),
+    )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -148,6 +170,17 @@ class XdsSettings(GrpcSettings):
         "name or IP that the certificate of outcomes has; given: Envoy speaks TLS to it, by --envoy-secrets",
     )
     outcomes_tls_mutual: bool = setting(False, "Envoy presents its certificate to outcomes")
+    otlp_endpoint: str | None = _otlp_endpoint("Envoy, as Envoy finds it")
+    otlp_protocol: str = _otlp_protocol()
+    trace_ratio: float = setting(
+        0.01,
+        "part of the requests that Envoy samples of those that come without a `traceparent`, 0 to 1",
+        check=between(0, 1),
+        also=("TIDEGATE_TRACE_RATIO", "OTEL_TRACES_SAMPLER_ARG"),
+    )
+    request_ids: bool = setting(
+        False, "Envoy tells ext_proc each request's x-request-id, for its log; a few microseconds each"
+    )
     gateway_listen: str | None = setting(
         None, "host:port of Envoy's listener; overrides gateway.listen of the file", check=split_listen
     )
@@ -178,9 +211,10 @@ class ExtProcSettings(GrpcSettings):
         "processes that share the port of --listen; with more than one, worker i also has the port i behind it",
         check=at_least(1),
     )
-    log_picks: float = setting(
+    log_decisions: float = setting(
         0.0,
-        "part of the picks that are logged with their scores, 0 to 1; each line takes time and space",
+        "part of the decisions that are logged, 0 to 1: picks with their scores, refusals with their reason; "
+        "each line takes time and space",
         check=between(0, 1),
     )
     transport: str = setting(
@@ -188,6 +222,8 @@ class ExtProcSettings(GrpcSettings):
         "wire: HTTP/2 frames on asyncio, a third of the CPU; grpcio: the gRPC library, for comparison",
         check=one_of("wire", "grpcio"),
     )
+    otlp_endpoint: str | None = _otlp_endpoint("ext_proc")
+    otlp_protocol: str = _otlp_protocol()
     debug_requests: bool = setting(
         False, "show what was read from the last 256 requests at /debug/last?n=N of the metrics page, prompts excepted"
     )
@@ -246,6 +282,8 @@ class EngineSimSettings(ServiceSettings):
     seed: int = setting(0, "seed of everything random")
     loading_seconds: float = setting(0.0, "real seconds after start in which /health answers 503")
     fault: str = setting("none", "start with this fault: none, error, hang, loading; POST /sim/fault changes it")
+    otlp_endpoint: str | None = _otlp_endpoint("the engine")
+    otlp_protocol: str = _otlp_protocol()
     record_requests: bool = setting(
         False, "keep headers and body hashes of the last 256 requests for GET /sim/requests"
     )
