@@ -6,12 +6,14 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.status import Status
 
 from bench import (
     agent_fleet,
@@ -37,6 +39,8 @@ from bench.body import chat_body
 from bench.driver import measure
 from bench.load import Generator, generator
 from bench.overload import measure as overload
+from bench.rivals import measure as rivals
+from bench.rivals import verdict
 from bench.rows import Row
 from bench.scenario import Scenario
 from bench.scenarios import SCENARIOS
@@ -45,6 +49,8 @@ from tidegate.domain.errors import TidegateError
 
 # Not a way from client to engine, so no scenario: two servers side by side, `ext_proc_cpu.measure`.
 EXT_PROC_CPU = "ext-proc-cpu"
+# Several ways at once, loaded by turns, with figures of their own: `bench.rivals`.
+RIVALS = "rivals"
 # Benches that send no requests at all: what runs meanwhile, and rows of figures with their targets.
 APART: dict[str, tuple[str, Callable[[float], list[dict[str, Any]]]]] = {
     "memory": ("64 bodies of 10 MiB at once", body_memory.measure),
@@ -91,10 +97,10 @@ APART: dict[str, tuple[str, Callable[[float], list[dict[str, Any]]]]] = {
 }
 # Connections and body: an ordinary long prompt, a whole book, and what the limit still lets through.
 LARGE = [(8, 32 << 10), (8, 220 << 10), (8, 2 << 20), (4, 10 << 20)]
-NAMES = (*(scenario.name for scenario in SCENARIOS), EXT_PROC_CPU, *APART)
+NAMES = (*(scenario.name for scenario in SCENARIOS), EXT_PROC_CPU, RIVALS, *APART)
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-console = Console(width=None if sys.stdout.isatty() else 120)
+console = Console(width=None if sys.stdout.isatty() else 150)
 
 
 def chosen(only: Sequence[str]) -> list[str]:
@@ -122,6 +128,7 @@ def bench(
     connections: Annotated[str, typer.Option(help="connections, each with one request under way")] = "1,16,64",
     body_bytes: Annotated[int, typer.Option(min=128, help="size of the chat body")] = 2048,
     large: Annotated[bool, typer.Option("--large/--no-large", help="also measure bodies up to 10 MiB")] = True,
+    quick: Annotated[bool, typer.Option("--quick", help="rivals in about a minute: one round of two points")] = False,
     out: Annotated[Path, typer.Option(help="where the rows are written")] = report.OUT,
 ) -> None:
     """Measure what a request costs direct, through plain Envoy, and through Tidegate."""
@@ -133,19 +140,22 @@ def bench(
         picked = [s for s in SCENARIOS if s.name in names]
         rows = measure_all(picked, load, sweep(numbers, body_bytes, large=large), seconds)
         beside = ext_proc_rows(seconds) if EXT_PROC_CPU in names else []
+        compared = rival_rows(seconds, quick=quick) if RIVALS in names else []
         figures = [row for name in APART if name in names for row in apart_rows(name, seconds)]
     except (RuntimeError, TidegateError) as exc:
         console.print(str(exc), style="red", markup=False)
         raise typer.Exit(1) from exc
     views = report.tables(rows, load.remark) if rows else []
     views += [report.ext_proc_table(beside, ext_proc_cpu.TARGET_RATIO)] if beside else []
+    views += verdict.tables(compared) if compared else []
     views += [report.figures_table(figures)] if figures else []
     for view in views:
         console.print(view)
     facts = {"measured_at": int(began), "load": load.name, "seconds": seconds}
-    report.write(out, rows, {**facts, "ext_proc_cpu": beside, "figures": figures})
+    told = {"ext_proc_cpu": beside, "figures": figures, "rivals": [asdict(row) for row in compared]}
+    report.write(out, rows, {**facts, **told})
     console.print(f"written to {out}")
-    if any(row.errors for row in rows):
+    if any(row.errors for row in [*rows, *compared]):
         console.print("[red]Some requests failed: these rows measure something else.[/]")
         raise typer.Exit(1)
 
@@ -154,6 +164,20 @@ def ext_proc_rows(seconds: float) -> list[dict[str, Any]]:
     """ext_proc beside a bare gRPC server, with as many requests as take some `seconds` each."""
     with console.status("ext_proc beside a bare grpc.aio server that answers fixed bytes"):
         return ext_proc_cpu.measure(requests=round(400 * seconds), rounds=5)
+
+
+def rival_rows(seconds: float, *, quick: bool) -> list[Row]:
+    """Tidegate and other routers side by side, with three rounds of nearly `seconds` for each and point."""
+    plan = rivals.QUICK if quick else rivals.Plan(seconds=max(1.0, 0.75 * seconds))
+    with console.status("routers side by side") as status:
+        return rivals.measure(plan, lambda said: tell(status, said))
+
+
+def tell(status: Status, said: str) -> None:
+    """What goes on, in the status line; what is left out stays on the screen."""
+    status.update(said)
+    if "left out" in said:
+        console.print(f"[yellow]{said}[/]")
 
 
 def apart_rows(name: str, seconds: float) -> list[dict[str, Any]]:

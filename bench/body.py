@@ -9,8 +9,11 @@ PATH = "/v1/chat/completions"
 FILLER = "Envoy asks the picker which replica has room, and the picker knows. "
 
 
-def chat_body(size_bytes: int) -> bytes:
-    """A chat completion whose JSON is exactly `size_bytes` long. Raises ValueError under some 120 bytes."""
+def chat_body(size_bytes: int, start: str = "") -> bytes:
+    """A chat completion whose JSON is exactly `size_bytes` long, and whose prompt begins with `start`.
+
+    Raises ValueError under some 120 bytes.
+    """
 
     def body(text: str) -> bytes:
         messages = [{"role": "user", "content": text}]
@@ -19,4 +22,4 @@ def chat_body(size_bytes: int) -> bytes:
     missing = size_bytes - len(body(""))
     if missing < 0:
         raise ValueError(f"a chat body has at least {len(body(''))} bytes, not {size_bytes}")
-    return body((FILLER * (missing // len(FILLER) + 1))[:missing])
+    return body((start + FILLER * (missing // len(FILLER) + 1))[:missing])

@@ -12,27 +12,36 @@ from bench.body import MODEL, PATH
 
 HCM = "type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager"
 ROUTER = "type.googleapis.com/envoy.extensions.filters.http.router.v3.Router"
+BUFFER = "type.googleapis.com/envoy.extensions.filters.http.buffer.v3.Buffer"
 PAGE = "idle_vllm_page.txt"
+_BUFFER = {"name": "buffer", "typed_config": {"@type": BUFFER, "max_request_bytes": 1 << 26}}
 
 
-def write_upstream(path: Path, ports: Sequence[int], admin_port: int) -> None:
-    """An Envoy that answers as an idle vLLM does: a chat completion, `/health`, `/v1/models` and `/metrics`."""
+def write_upstream(path: Path, ports: Sequence[int], admin_port: int, *, whole_bodies: bool = False) -> None:
+    """An Envoy that answers as an idle vLLM does: a chat completion, `/health`, `/v1/models` and `/metrics`.
+
+    It answers at the end of the headers, or of the body where it reads `whole_bodies`.
+    """
     routes = [
         _answer({"path": PATH}, json.dumps(_completion()), "application/json"),
         _answer({"path": "/metrics"}, files("bench").joinpath(PAGE).read_text(), "text/plain; version=0.0.4"),
         _answer({"path": "/health"}, "", "text/plain"),
         _answer({"path": "/v1/models"}, json.dumps(_models()), "application/json"),
     ]
-    _write(path, admin_port, [_listener(f"engine{i}", port, routes) for i, port in enumerate(ports)], [])
+    before = [_BUFFER] if whole_bodies else []
+    _write(path, admin_port, [_listener(f"engine{i}", port, routes, before) for i, port in enumerate(ports)], [])
 
 
-def write_proxy(path: Path, port: int, admin_port: int, upstream_ports: Sequence[int]) -> None:
-    """An Envoy that forwards everything round robin: what a request costs without Tidegate."""
+def write_proxy(
+    path: Path, port: int, admin_port: int, upstream_ports: Sequence[int], policy: str = "ROUND_ROBIN"
+) -> None:
+    """An Envoy that forwards everything by a policy of its own: what a request costs without Tidegate."""
     routes = [{"match": {"prefix": "/"}, "route": {"cluster": "engines", "timeout": "30s"}}]
     endpoints = [{"endpoint": {"address": _address(upstream)}} for upstream in upstream_ports]
     cluster = {
         "name": "engines",
         "connect_timeout": "1s",
+        "lb_policy": policy,
         "load_assignment": {"cluster_name": "engines", "endpoints": [{"lb_endpoints": endpoints}]},
     }
     _write(path, admin_port, [_listener("proxy", port, routes)], [cluster])
@@ -62,13 +71,15 @@ def _answer(match: dict[str, str], text: str, content_type: str) -> dict[str, An
     return {"match": match, "direct_response": direct, "response_headers_to_add": [header]}
 
 
-def _listener(name: str, port: int, routes: list[dict[str, Any]]) -> dict[str, Any]:
+def _listener(
+    name: str, port: int, routes: list[dict[str, Any]], before: Sequence[dict[str, Any]] = ()
+) -> dict[str, Any]:
     hosts = [{"name": "all", "domains": ["*"], "routes": routes}]
     manager = {
         "@type": HCM,
         "stat_prefix": name,
         "route_config": {"name": name, "max_direct_response_body_size_bytes": 1 << 20, "virtual_hosts": hosts},
-        "http_filters": [{"name": "router", "typed_config": {"@type": ROUTER}}],
+        "http_filters": [*before, {"name": "router", "typed_config": {"@type": ROUTER}}],
     }
     filters = [{"name": "http", "typed_config": manager}]
     return {"name": name, "address": _address(port), "filter_chains": [{"filters": filters}]}

@@ -24,6 +24,7 @@ from prometheus_client import CollectorRegistry
 
 from bench.body import MODEL, chat_body
 from bench.processes import cpu_seconds, stop
+from ext_proc.buffered import Pieces
 from ext_proc.decide import Decider
 from ext_proc.health import EXTERNAL_PROCESSOR, Health
 from ext_proc.metrics import ExtProcMetrics
@@ -164,7 +165,7 @@ class _Fixed:
 
     _ANSWER = routed(MODEL, (ADDRESSES[0], ADDRESSES[1]))
 
-    def handle(self, _: bytes) -> bytes:
+    def handle(self, _: bytes | Pieces) -> bytes:
         return self._ANSWER
 
 

@@ -22,10 +22,10 @@ class Upstream:
 
 
 @contextmanager
-def upstream(folder: Path, engines: int = 2) -> Iterator[Upstream]:
-    """Run the engines until exit."""
+def upstream(folder: Path, engines: int = 2, *, whole_bodies: bool = False) -> Iterator[Upstream]:
+    """Run the engines until exit. With `whole_bodies` they answer once a body is there, as engines do."""
     ports, admin = tuple(free_port() for _ in range(engines)), free_port()
-    write_upstream(folder / "upstream.json", ports, admin)
+    write_upstream(folder / "upstream.json", ports, admin, whole_bodies=whole_bodies)
     with envoy(folder / "upstream.json", f"http://127.0.0.1:{ports[0]}/health") as pid:
         yield Upstream(ports, pid)
 

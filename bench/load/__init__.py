@@ -27,7 +27,15 @@ class Generator(Protocol):
     remark: str
 
     def run(self, url: str, body: Path, connections: int, seconds: float) -> Load:
-        """POST the file `body` to `url` on so many keep-alive connections, each with one request under way."""
+        """POST the file `body` to `url` on so many keep-alive connections, each with one request under way.
+
+        The files of a folder take turns.
+        """
+
+
+def files_of(body: Path) -> list[Path]:
+    """The file, or the files of the folder in the order of their names."""
+    return sorted(body.iterdir()) if body.is_dir() else [body]
 
 
 def generator() -> Generator:

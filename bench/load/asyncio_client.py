@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from bench.load import Load
+from bench.load import Load, files_of
 
 
 class AsyncioClient:
@@ -18,16 +19,16 @@ class AsyncioClient:
     remark = "wrk is missing (apt-get install wrk): load by a slower asyncio client, which may be the bottleneck"
 
     def run(self, url: str, body: Path, connections: int, seconds: float) -> Load:
-        return asyncio.run(_run(url, body.read_bytes(), connections, seconds))
+        return asyncio.run(_run(url, [one.read_bytes() for one in files_of(body)], connections, seconds))
 
 
-async def _run(url: str, body: bytes, connections: int, seconds: float) -> Load:
+async def _run(url: str, bodies: Sequence[bytes], connections: int, seconds: float) -> Load:
     parts = urlsplit(url)
     host, port = parts.hostname or "127.0.0.1", parts.port or 80
     head = f"POST {parts.path} HTTP/1.1\r\nhost: {host}:{port}\r\ncontent-type: application/json\r\n"
-    request = f"{head}content-length: {len(body)}\r\n\r\n".encode() + body
+    requests = itertools.cycle([f"{head}content-length: {len(one)}\r\n\r\n".encode() + one for one in bodies])
     began = time.perf_counter()
-    work = [_connection(host, port, request, began + seconds) for _ in range(connections)]
+    work = [_connection(host, port, requests, began + seconds) for _ in range(connections)]
     parts_of_it = await asyncio.gather(*work)
     took = time.perf_counter() - began
     times = sorted(t for latencies, _ in parts_of_it for t in latencies)
@@ -40,14 +41,14 @@ async def _run(url: str, body: bytes, connections: int, seconds: float) -> Load:
     )
 
 
-async def _connection(host: str, port: int, request: bytes, until: float) -> tuple[list[float], int]:
+async def _connection(host: str, port: int, requests: Iterator[bytes], until: float) -> tuple[list[float], int]:
     latencies: list[float] = []
     errors = 0
     while time.perf_counter() < until:
         try:
             reader, writer = await asyncio.open_connection(host, port)
             while (began := time.perf_counter()) < until:
-                writer.write(request)
+                writer.write(next(requests))
                 errors += not (await _status(reader)).startswith("2")
                 latencies.append(time.perf_counter() - began)
             writer.close()

@@ -1,10 +1,19 @@
--- wrk: POST the file named by the first argument after `--`, and print one line of JSON at the end.
+-- wrk: POST the files named after `--` in turn, and print one line of JSON at the end.
+local requests, at = {}, 0
+
 function init(args)
-  local file = assert(io.open(args[1], "rb"))
   wrk.method = "POST"
-  wrk.body = file:read("*a")
   wrk.headers["content-type"] = "application/json"
-  file:close()
+  for _, name in ipairs(args) do
+    local file = assert(io.open(name, "rb"))
+    requests[#requests + 1] = wrk.format(nil, nil, nil, file:read("*a"))
+    file:close()
+  end
+end
+
+function request()
+  at = at % #requests + 1
+  return requests[at]
 end
 
 function done(summary, latency, requests)

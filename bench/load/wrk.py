@@ -6,7 +6,7 @@ import json
 import subprocess
 from pathlib import Path
 
-from bench.load import Load
+from bench.load import Load, files_of
 
 SCRIPT = Path(__file__).with_name("post.lua")
 MARK = "RESULT "
@@ -21,7 +21,7 @@ class Wrk:
     def run(self, url: str, body: Path, connections: int, seconds: float) -> Load:
         whole = max(1, round(seconds))  # wrk takes whole seconds
         command = ["wrk", "-t1", f"-c{connections}", f"-d{whole}s", "--timeout", "10s", "-s", str(SCRIPT)]
-        command += [url, "--", str(body)]
+        command += [url, "--", *map(str, files_of(body))]
         done = subprocess.run(command, capture_output=True, text=True, timeout=whole + 30, check=False)
         return parse(done.stdout, done.stderr)
 

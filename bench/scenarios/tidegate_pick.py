@@ -1,4 +1,4 @@
-"""Client → Envoy ⇄ ext_proc → engine, with xds, agent and Redis at work: a `pick` cluster of two replicas."""
+"""Client → Envoy ⇄ ext_proc → engine, with xds, agent and Redis at work: a `pick` cluster."""
 
 from __future__ import annotations
 
@@ -18,8 +18,10 @@ from bench.upstream import Upstream
 class TidegatePick:
     """The real path: `tidegate up` on a file that names the engines."""
 
-    name = "tidegate-pick"
     about = "client → Envoy ⇄ ext_proc → engine (lb: pick)"
+
+    def __init__(self, name: str = "tidegate-pick", transport: str = "wire") -> None:
+        self.name, self._transport = name, transport
 
     @contextmanager
     def target(self, upstream: Upstream, folder: Path) -> Iterator[Target]:
@@ -27,7 +29,7 @@ class TidegatePick:
         config = _write_config(folder, upstream)
         command = [sys.executable, "-m", "tidegate.cli.main", "up", "--config", str(config)]
         command += ["--ready-file", str(ready_file), "--envoy-admin", "127.0.0.1:0", "--keep-logs", str(folder)]
-        process = processes.start(command, log)
+        process = processes.start(command, log, {"TIDEGATE_EXT_PROC_TRANSPORT": self._transport})
         try:
             processes.wait_for(ready_file.exists, process, log)
             ready = json.loads(ready_file.read_text())
