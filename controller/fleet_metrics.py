@@ -48,7 +48,7 @@ class FleetMetrics(Collector):
 
 def _decided(state: State) -> Iterator[Metric]:
     """What was decided about each replica, and from what."""
-    counts = GaugeMetricFamily("tidegate_fleet_replicas", "Replicas by their state", labels=("cluster", "status"))
+    counts = GaugeMetricFamily("tidegate_replicas", "Replicas by their state", labels=("cluster", "status"))
     weights = _per_replica("tidegate_replica_weight_permille", "What Envoy gets; 0 takes nothing new")
     loads = _per_replica("tidegate_replica_load_ratio", "How full, all parts together")
     parts = GaugeMetricFamily(
