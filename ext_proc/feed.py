@@ -16,9 +16,10 @@ from typing import Protocol
 from ext_proc.outputs import OUTPUTS, OutputBook, read_outputs
 from ext_proc.tokens import TokenBook, read_shared
 from ext_proc.view import FleetView, destination
+from tidegate.domain.actions.effects import Effects
 from tidegate.domain.topology import split_address
 from tidegate.store.nudged import Nudged
-from tidegate.store.ports import DecisionLog, Nudges, Presence, SampleSource
+from tidegate.store.ports import Acts, DecisionLog, Nudges, Presence, SampleSource
 
 RESOLVE_SECONDS = 1.0
 """Between two looks at host names: a replica that registers by name is picked within this time."""
@@ -29,7 +30,7 @@ SHARED = "sent"
 """The key of an instance's presence under which it tells what it sent."""
 
 
-class FleetStore(SampleSource, DecisionLog, Nudges, Presence, Protocol):
+class FleetStore(Acts, SampleSource, DecisionLog, Nudges, Presence, Protocol):
     """What the feed reads."""
 
 
@@ -60,11 +61,12 @@ class FleetFeed:
             self._changed()
 
     async def follow_decisions(self) -> None:
-        """The controller's weights and the index of replicas: each `tick_ms`, and at once on a word that says so."""
+        """Weights, who is reduced, and the index of replicas: each `tick_ms`, and at once on a word that says so."""
         while True:
             index, departed = await self._store.roll()
             self._view.registered(index, self._clock(), departed)
             self._view.weighted(await self._store.effective(self._view.names))
+            self._view.reduced(parts_of(await self._store.effects()))
             self._changed()
             await self._nudged.within(self._tick_seconds)
 
@@ -88,6 +90,11 @@ class FleetFeed:
                 with contextlib.suppress(OSError, ValueError):
                     self._view.resolved(address, await resolve(address))
             await asyncio.sleep(RESOLVE_SECONDS)
+
+
+def parts_of(effects: Effects) -> dict[str, dict[str, float]]:
+    """The parts that replicas are reduced to, by cluster and address."""
+    return {name: {address: one.ratio for address, one in fields.items()} for name, fields in effects.reduced.items()}
 
 
 async def resolve(address: str) -> list[str]:

@@ -72,6 +72,7 @@ class ClusterView:
     """Replicas of one cluster and our own dispatches to them. `told` hears of each.
 
     `picks` counts them by address, `expected` holds the seconds until their first token, as the picker expected them.
+    `unserved_at_ms` is when a request last found no replica.
     """
 
     def __init__(self, cluster: Cluster, sample_ttl_ms: int, told: Told | None = None) -> None:
@@ -84,6 +85,7 @@ class ClusterView:
         self.picks: Counter[str] = Counter()
         self.expected = Buckets(EXPECTED_SECONDS)
         self._told = False
+        self.unserved_at_ms: int | None = None
         self._listing: dict[str, set[str]] = {}
         for address in sorted(self._in_file):
             self._put(self._new(address))
@@ -105,6 +107,12 @@ class ClusterView:
         Envoy's weights decide, also in `weighted` clusters and where no replica is known because the store has not
         answered yet. `hold_seconds` and `spare_ratio` are the picker's.
         """
+        pick = self._pick(work, now_ms, hold_seconds, spare_ratio)
+        if pick.verdict is Verdict.CLOSED:
+            self.unserved_at_ms = now_ms
+        return pick
+
+    def _pick(self, work: Work, now_ms: int, hold_seconds: float | None, spare_ratio: float) -> Pick:
         if self.cluster.lb is not LbPolicy.PICK:
             return Pick(Verdict.CLOSED) if self._all_closed(now_ms) else EASED
         if not self._replicas:
@@ -152,6 +160,10 @@ class ClusterView:
         changed, self._aside = addresses ^ self._aside, addresses
         for address in changed & self._replicas.keys():
             self._put(self._replicas[address])
+
+    def reduced(self, parts: Mapping[str, float]) -> None:
+        """From the next pick on these addresses get such parts (0…1) of what they would get, and all others all."""
+        self.picker.thin(parts)
 
     def open(self, now_ms: int) -> int:
         """How many replicas may be sent to, were none of them aside."""
@@ -255,6 +267,16 @@ class FleetView:
         """Another process dispatched a request."""
         if cluster in self._clusters:
             self._clusters[cluster].picker.sent_elsewhere(record, now_ms)
+
+    def reduced(self, parts: Mapping[str, Mapping[str, float]]) -> None:
+        """The parts (0…1) of what they would get that replicas are reduced to, by cluster and address."""
+        for name, view in self._clusters.items():
+            view.reduced(parts.get(name, {}))
+
+    def unserved(self) -> dict[str, int]:
+        """When a request last found no replica, Unix milliseconds by cluster, where that ever happened."""
+        times = ((name, view.unserved_at_ms) for name, view in self._clusters.items())
+        return {name: at_ms for name, at_ms in times if at_ms is not None}
 
     def weighted(self, weights: Mapping[str, Mapping[str, int]]) -> None:
         """The controller's weights by cluster and address."""

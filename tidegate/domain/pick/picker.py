@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final
 
 from tidegate.domain.pick.choice import best_two
@@ -16,6 +16,7 @@ from tidegate.domain.pick.replica import Replica
 from tidegate.domain.pick.settings import PickSettings
 from tidegate.domain.pick.situation import Situation
 from tidegate.domain.pick.stay import Stay
+from tidegate.domain.pick.thinned import Thinned
 from tidegate.domain.pick.turns import Turns
 from tidegate.domain.pick.verdict import Pick, Verdict
 from tidegate.domain.pick.work import Work
@@ -55,6 +56,7 @@ class ClusterPicker:
         self._mirror = Mirror()
         self._stay = Stay()
         self._sessions: dict[str, str] = {}
+        self._thinned = Thinned()
 
     @property
     def settings(self) -> PickSettings:
@@ -109,6 +111,10 @@ class ClusterPicker:
             replica.weight = weight
             replica.look()
 
+    def thin(self, parts: Mapping[str, float]) -> None:
+        """From the next pick on these addresses get such a part (0…1) of an equal share at most, all others any."""
+        self._thinned.set(parts)
+
     def sampled(self, sample: EndpointSample, now_ms: float) -> None:
         """A sample of a replica that joined. One older than a known fresh one is late and dropped."""
         replica = self._fleet.get(sample.address)
@@ -145,7 +151,9 @@ class ClusterPicker:
         usable = self._fleet.usable(now_ms, among)
         if not usable:
             return Pick(Verdict.CLOSED if self._fleet.closed(now_ms) else Verdict.UNKNOWN)
-        fitting, rooms = self._fitting(usable, work, spare_ratio)
+        fitting, rooms = self._fitting(self._thinned.among(usable), work, spare_ratio)
+        if not fitting and self._thinned.parts:
+            fitting, rooms = self._fitting(usable, work, spare_ratio)
         if not fitting:
             return Pick(Verdict.FULL)
         situation = self._situation(work, fitting, rooms, now_ms)
