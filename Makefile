@@ -66,7 +66,7 @@ dashboards: setup  ## write the JSON of deploy/grafana/boards to deploy/grafana/
 docs: setup  ## write the pages that are made from the code
 	@$(BIN)/python -m tidegate.settings.docs > docs/settings.md
 	@$(BIN)/python -m tidegate.settings.tuning_docs > docs/tuning.md
-	@$(BIN)/python -m tidegate.cli.metrics > docs/metrics.md
+	@$(BIN)/python -m tidegate.cli.metrics > docs/.metrics.md && mv docs/.metrics.md docs/metrics.md
 
 lock: $(VENV)/.ready  ## pin the newest versions that pyproject.toml allows
 	@$(PIP) install uv
