@@ -47,6 +47,7 @@ def _write_config(folder: Path, upstream: Upstream) -> Path:
         "endpoints": [{"address": f"127.0.0.1:{port}"} for port in upstream.ports],
     }
     document = {
+        "redis": {"url": "redis://127.0.0.1:0/0"},
         "gateway": {"listen": "127.0.0.1:0"},
         "clusters": [cluster],
     }
