@@ -66,10 +66,14 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A variable at the top of a dashboard: the values of label `name` of `metric`; all of them unless chosen."""
+    """A variable at the top of a dashboard: the values of label `name` of `metric`; all of them unless chosen.
+
+    `everything` is the regular expression of all, None where it is those values alone.
+    """
 
     name: str
     metric: str
+    everything: str | None = ".*"
 
 
 @dataclass(frozen=True, slots=True)

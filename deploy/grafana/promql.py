@@ -46,3 +46,8 @@ def of_the_minute(metric: str, where: str) -> tuple[Query, ...]:
         )
         for part in (0.5, 0.95, 0.99)
     )
+
+
+def or_none(expr: str, label: str) -> str:
+    """The expression, or one series of 0 where it has none: of what is counted by words that may never be said."""
+    return f'{expr} or on() label_replace(vector(0), "{label}", "none", "", "")'

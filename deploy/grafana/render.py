@@ -65,7 +65,8 @@ def _variable(choice: Choice) -> dashboard.QueryVariable:
     made = made.query(f"label_values({choice.metric}, {choice.name})").sort(models.VariableSort.ALPHABETICAL_ASC)
     made = made.refresh(models.VariableRefresh.ON_TIME_RANGE_CHANGED)
     everything = models.VariableOption(selected=True, text="All", value="$__all")
-    return made.multi(multi=True).include_all(include_all=True).all_value(".*").current(everything)
+    made = made.multi(multi=True).include_all(include_all=True).current(everything)
+    return made if choice.everything is None else made.all_value(choice.everything)
 
 
 def _panel(panel: Panel) -> AnyPanel:

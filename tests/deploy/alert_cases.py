@@ -169,12 +169,33 @@ FLEET = (
     Case("TidegateReplicasMissing", "more than asked for", scale("1x100", "2x100"), at="20m"),
     Case(
         "TidegateSamplesStale",
-        "half a minute without a page",
-        {f"tidegate_agent_sample_age_seconds{{{ENGINE},{OF_AGENT}}}": "30x40"},
-        fires=(({"endpoint": "10.0.0.5:8000"}, "Nothing was heard of engine 10.0.0.5:8000 for 30s"),),
+        "an agent died",
+        {'tidegate_scale_unknown_replicas{cluster="phi-3"}': "2x40"},
+        fires=((PHI, "Nothing is heard of 2 replicas of phi-3"),),
     ),
     Case(
         "TidegateSamplesStale",
+        "it is started again at once",
+        {'tidegate_scale_unknown_replicas{cluster="phi-3"}': "0x38 2 2"},
+        at="9m45s",
+    ),
+    Case(
+        "TidegateKvPressure",
+        "full for minutes",
+        {'tidegate_replica_kv_used_ratio{cluster="phi-3",replica="a:1"}': "0.98x40"},
+        fires=(({"cluster": "phi-3", "replica": "a:1"}, "98% of the KV cache of a:1 in phi-3 is in use"),),
+    ),
+    Case(
+        "TidegateKvPressure", "well used", {'tidegate_replica_kv_used_ratio{cluster="phi-3",replica="a:1"}': "0.9x40"}
+    ),
+    Case(
+        "TidegateEngineUnreadable",
+        "half a minute without a page",
+        {f"tidegate_agent_sample_age_seconds{{{ENGINE},{OF_AGENT}}}": "30x40"},
+        fires=(({"endpoint": "10.0.0.5:8000"}, "The agent has read nothing of engine 10.0.0.5:8000 for 30s"),),
+    ),
+    Case(
+        "TidegateEngineUnreadable",
         "an engine that is slow",
         {f"tidegate_agent_sample_age_seconds{{{ENGINE},{OF_AGENT}}}": "4x40"},
     ),
@@ -204,6 +225,29 @@ CONTROL_PLANE = (
         fires=((XDS, "tidegate-xds at xds:9100 does not answer"),),
     ),
     Case("TidegateServiceDown", "it is there, and one scrape failed", {f"up{{{OF_XDS}}}": "1x39 0"}),
+    Case(
+        "TidegateNoLeader",
+        "two that wait for a lead",
+        {f"tidegate_controller_leads{{{OF_XDS}}}": "0x40", 'tidegate_controller_leads{instance="b"}': "0x40"},
+        fires=(({}, "No controller leads"),),
+    ),
+    Case("TidegateNoLeader", "nobody tells", {f"up{{{OF_AGENT}}}": "1x40"}, fires=(({}, "No controller leads"),)),
+    Case(
+        "TidegateNoLeader",
+        "one leads, one waits",
+        {f"tidegate_controller_leads{{{OF_XDS}}}": "1x40", 'tidegate_controller_leads{instance="b"}': "0x40"},
+    ),
+    Case(
+        "TidegateHooksRefuse",
+        "a wrong token",
+        {'tidegate_hooks_requests_total{hook="alertmanager",result="unauthorized"}': "0x30 1x10"},
+        fires=(({"hook": "alertmanager"}, "Requests to the hook alertmanager are refused"),),
+    ),
+    Case(
+        "TidegateHooksRefuse",
+        "alerts without a rule",
+        {'tidegate_hooks_requests_total{hook="alertmanager",result="unknown"}': "0+1x40"},
+    ),
     Case(
         "TidegateRedisLost",
         "ten failures a minute",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from deploy.grafana.board import Board, Look, Panel, Query, Row, Unit
-from deploy.grafana.promql import largest, quantiles, rate, summed
+from deploy.grafana.promql import largest, or_none, quantile, quantiles, rate, summed
 
 _LIVES: Final = (
     Panel(
@@ -14,7 +14,25 @@ _LIVES: Final = (
         "Metrics pages that Prometheus reaches, by job.",
         (Query('sum by (job) (up{job=~"tidegate-.+"})', "{{job}}"),),
         look=Look.STAT,
-        width=16,
+        width=10,
+        height=5,
+    ),
+    Panel(
+        "Controllers that lead",
+        Unit.COUNT,
+        "1 is good; 0: weights stand still.",
+        (Query("sum(tidegate_controller_leads)", "leading"),),
+        look=Look.STAT,
+        width=3,
+        height=5,
+    ),
+    Panel(
+        "The lead was taken",
+        Unit.MOMENT,
+        "By the controller that has it.",
+        (Query("max(tidegate_controller_lead_since_seconds) * 1000", "lead"),),
+        look=Look.STAT,
+        width=5,
         height=5,
     ),
     Panel(
@@ -23,7 +41,55 @@ _LIVES: Final = (
         "The first of each pair to end; 0 where nothing speaks TLS.",
         (Query("min by (pair) (tidegate_tls_certificate_not_after_seconds) * 1000 or vector(0)", "{{pair}}"),),
         look=Look.STAT,
+        width=6,
         height=5,
+    ),
+)
+
+_REDIS: Final = (
+    Panel(
+        "Round trips to Redis, p95",
+        Unit.SECONDS,
+        "By service.",
+        (Query(quantile(0.95, "tidegate_store_round_trip_seconds", "job"), "{{job}}"),),
+        warn=0.05,
+        bad=0.5,
+    ),
+    Panel(
+        "Round trips",
+        Unit.PER_SECOND,
+        "By their first command, of all services.",
+        (Query(rate("tidegate_store_round_trip_seconds_count", "command"), "{{command}}"),),
+        look=Look.STACK,
+    ),
+    Panel(
+        "Round trips that failed",
+        Unit.PER_SECOND,
+        "unavailable: Redis was not reached; refused: it takes no writes. 0 is good.",
+        (Query(rate("tidegate_store_failures_total", "job, kind"), "{{job}} {{kind}}"),),
+    ),
+)
+
+_ACTS: Final = (
+    Panel(
+        "Acts in force",
+        Unit.COUNT,
+        "What alerts and annotations changed, and will be undone.",
+        (Query(largest("tidegate_actions_in_force", "kind"), "{{kind}}"),),
+        look=Look.STACK,
+    ),
+    Panel(
+        "Acts that began and ended",
+        Unit.COUNT,
+        "In the last hour.",
+        (Query(or_none("sum by (kind, event) (increase(tidegate_actions_total[1h]))", "event"), "{{kind}} {{event}}"),),
+    ),
+    Panel(
+        "Hooks called",
+        Unit.PER_SECOND,
+        "By how it ended; all but accepted changed nothing, and partly something.",
+        (Query(or_none(rate("tidegate_hooks_requests_total", "hook, result"), "result"), "{{hook}} {{result}}"),),
+        look=Look.STACK,
     ),
 )
 
@@ -48,6 +114,13 @@ _XDS: Final = (
         ),
     ),
     Panel(
+        "Time to an ACK, p99",
+        Unit.SECONDS,
+        "From a response to its acceptance, by type.",
+        (Query(quantile(0.99, "tidegate_xds_ack_seconds", "type"), "{{type}}"),),
+        warn=1.0,
+    ),
+    Panel(
         "Oldest push without a verdict",
         Unit.SECONDS,
         "By Envoy; 0: none.",
@@ -61,6 +134,7 @@ _XDS: Final = (
         "Whether an Envoy has refused a push and accepted none of that type since.",
         (Query(largest("tidegate_xds_last_push_refused", "node, type"), "{{node}} {{type}}"),),
         look=Look.STAT,
+        width=4,
         bad=1.0,
     ),
     Panel(
@@ -75,6 +149,7 @@ _XDS: Final = (
         "Envoy then reads models itself, and its weights decide.",
         (Query("max(tidegate_xds_picker_away)", "away"),),
         look=Look.STAT,
+        width=4,
         bad=1.0,
     ),
 )
@@ -197,6 +272,8 @@ BOARD: Final = Board(
         Row("Alive", _LIVES),
         Row("Envoys", _XDS),
         Row("Controller", _CONTROLLER),
+        Row("Alerts that act", _ACTS),
+        Row("Redis", _REDIS),
         Row("Picker", _PICKER),
         Row("Agents and outcomes", _AGENTS),
     ),

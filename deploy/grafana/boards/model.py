@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from deploy.grafana.board import Board, Choice, Look, Panel, Query, Row, Unit
-from deploy.grafana.promql import largest, rate, ratio
+from deploy.grafana.promql import largest, or_none, quantile, rate, ratio
 
 HERE: Final = 'model=~"$model"'
 REQUESTS: Final = "tidegate_outcomes_model_requests_total"
@@ -43,7 +43,7 @@ _ASKED: Final = (
         "Refused, by reason",
         Unit.REQUESTS_PER_SECOND,
         "Answers without an engine: of ext_proc by its reason, `gateway` what Envoy refused by itself.",
-        (Query(rate(REFUSALS, "reason", HERE), "{{reason}}"),),
+        (Query(or_none(rate(REFUSALS, "reason", HERE), "reason"), "{{reason}}"),),
         look=Look.STACK,
     ),
     Panel(
@@ -79,6 +79,18 @@ _TOKENS: Final = (
             Query(rate("tidegate_ext_proc_counted_output_tokens_total", "cluster"), "{{cluster}} counted"),
             Query(rate("tidegate_ext_proc_expected_output_tokens_total", "cluster"), "{{cluster}} expected"),
         ),
+    ),
+    Panel(
+        "Time to the first token, as expected",
+        Unit.SECONDS,
+        "Of the replica that was picked, by cluster: p95.",
+        (Query(quantile(0.95, "tidegate_ext_proc_expected_first_token_seconds", "cluster"), "{{cluster}}"),),
+    ),
+    Panel(
+        "Output of one sequence, as expected",
+        Unit.COUNT,
+        "Tokens, by cluster: the longest class.",
+        (Query(largest("tidegate_ext_proc_output_tokens", "cluster"), "{{cluster}}"),),
     ),
     Panel(
         "Characters a token",

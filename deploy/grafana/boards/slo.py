@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from deploy.grafana.board import Board, Choice, Look, Panel, Query, Row, Unit
-from deploy.grafana.promql import largest, rate, ratio
+from deploy.grafana.promql import largest, or_none, rate, ratio
 
 HERE: Final = 'model=~"$model"'
 BURN: Final = "tidegate_outcomes_slo_burn_ratio"
@@ -71,7 +71,7 @@ _SPENT: Final = (
         "What availability counts as bad beside faults and back-pressure.",
         (
             Query(
-                rate("tidegate_outcomes_refusals_total", "model, reason", f"{HERE},{WANT_OF_ROOM}"),
+                or_none(rate("tidegate_outcomes_refusals_total", "model, reason", f"{HERE},{WANT_OF_ROOM}"), "reason"),
                 "{{model}} {{reason}}",
             ),
         ),
