@@ -30,6 +30,7 @@ COMMANDS: Final = {
     "drain": "operate:register",
     "undrain": "operate:register",
     "split": "split:app",
+    "scale": "scale:app",
     "rollout": "rollout:app",
 }
 """Where each command is: a module of `tidegate.cli`, and in it a function, an `app` of subcommands, or `register`,

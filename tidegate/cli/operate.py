@@ -43,7 +43,7 @@ def _pin(text: str) -> int:
         raise ConfigError([str(exc)]) from exc
 
 
-def _until(lifetime: str | None, now_ms: int) -> int | None:
+def until_of(lifetime: str | None, now_ms: int) -> int | None:
     """The end of an order that begins now, on a whole second. Raises ConfigError."""
     if lifetime is None:
         return None
@@ -70,7 +70,7 @@ def weight_set(
 
     def draft(scene: Scene) -> Order:
         replica = known_replica(scene, cluster, endpoint, force=force)
-        text = timed_text(str(pin), _until(lifetime, scene.now_ms))
+        text = timed_text(str(pin), until_of(lifetime, scene.now_ms))
         return Order(
             [FieldChange(key=f"weight:{cluster}", field=endpoint, value=text)],
             why="pinned",
@@ -178,7 +178,7 @@ def drain(
 
     def draft(scene: Scene) -> Order:
         replica = known_replica(scene, cluster, endpoint, force=force)
-        text = timed_text(said, _until(lifetime, scene.now_ms))
+        text = timed_text(said, until_of(lifetime, scene.now_ms))
         timed = read_timed(text, scene.now_ms)
         end = "" if timed.until_ms is None else f" until {time_text(timed.until_ms)}"
         return Order(

@@ -10,6 +10,7 @@ from tidegate.cli.outcomes import seen_values, slo_values
 from tidegate.domain.errors import StoreError
 from tidegate.domain.outcomes.report import Seen, cluster_seen, models_seen, replicas_seen
 from tidegate.domain.sample import EndpointSample
+from tidegate.domain.scaling.rule import Course
 from tidegate.domain.topology import Topology
 from tidegate.store.ports import Store
 
@@ -27,7 +28,7 @@ async def gather(store: Store, topology: Topology | None, now_ms: int) -> dict[s
         return await _gather(store, topology, now_ms)
     except StoreError as exc:
         return {
-            "clusters": [_cluster(place, {}, {}, {}, {}, now_ms) for place in _of_topology(topology)],
+            "clusters": [_cluster(place, {}, {}, {}, {}, None, now_ms) for place in _of_topology(topology)],
             "leader": None,
             "rejected": {},
             "envoys": [],
@@ -46,6 +47,7 @@ async def _gather(store: Store, topology: Topology | None, now_ms: int) -> dict[
     places = _places(topology, present, registered)
     names = [place["name"] for place in places]
     effective, explain = await store.effective(names), await store.explain(names)
+    targets = await store.targets(names)
     for name, address, _ in registered:
         place = next(p for p in places if p["name"] == name)
         if address not in place["addresses"]:
@@ -64,6 +66,7 @@ async def _gather(store: Store, topology: Topology | None, now_ms: int) -> dict[
                 effective.get(place["name"], {}),
                 explain.get(place["name"], {}),
                 seen.get(place["name"], {}),
+                targets.get(place["name"]),
                 store_now_ms,
             )
             for place in places
@@ -150,6 +153,7 @@ def _cluster(
     weights: Mapping[str, int],
     why: Mapping[str, Mapping[str, Any]],
     seen: Mapping[str, Seen],
+    course: Course | None,
     now_ms: int,
 ) -> dict[str, Any]:
     total = sum(weights.get(address) or 0 for address in place["addresses"])
@@ -157,12 +161,27 @@ def _cluster(
         "name": place["name"],
         "models": place["models"],
         "lb": place["lb"],
+        "scale": _scale(course),
         "outcomes": seen_values(cluster_seen(seen.values())),
         "endpoints": [
             _endpoint(address, samples.get(address), weights.get(address), total, why.get(address, {}), now_ms)
             | {"outcomes": seen_values(seen.get(address))}
             for address in place["addresses"]
         ],
+    }
+
+
+def _scale(course: Course | None) -> dict[str, Any] | None:
+    """How many replicas the cluster should have; None where no controller has decided."""
+    if course is None:
+        return None
+    target = course.target
+    return {
+        "desired": target.desired,
+        "reason": target.reason.value,
+        "since_ms": target.since_ms,
+        "why": target.why,
+        "automatic": course.automatic.desired,
     }
 
 

@@ -51,6 +51,7 @@ def _print(report: dict[str, Any]) -> None:
             oldest = f", the oldest for {age(queue['oldest_ms'])}" if queue["oldest_ms"] is not None else ""
             console.print(f"     queue: {name}: {queue['waiting']} requests wait in the gateway{oldest}")
     _print_outcomes(console, report)
+    _print_scale(console, report)
     for cluster in report["clusters"]:
         for e in cluster["endpoints"]:
             for line in _orders(e):
@@ -99,16 +100,34 @@ def _envoy(envoy: dict[str, Any]) -> str:
     return "up to date" if waiting is None else f"[yellow]has not answered a push for {waiting / 1000:.1f} s[/]"
 
 
+def _print_scale(console: Console, report: dict[str, Any]) -> None:
+    for cluster in report["clusters"]:
+        if said := _scale_line(cluster):
+            console.print(f"     scale: {said}", markup=False, soft_wrap=True)
+
+
+def _scale_line(cluster: dict[str, Any]) -> str | None:
+    """What a cluster should have, where that is not what it has, or somebody ordered it."""
+    scale = cluster["scale"]
+    if scale is None:
+        return None
+    serve = sum(e["status"] in {"ready", "idle"} and e["drained"] is None for e in cluster["endpoints"])
+    if scale["desired"] == serve and scale["reason"] not in {"operator", "alert"}:
+        return None
+    return f"{cluster['name']}: {scale['desired']} wanted, {serve} serve: {scale['reason']}: {scale['why']}"
+
+
 def _replicas(report: dict[str, Any]) -> Table:
     view = Table(box=box.SIMPLE_HEAD, padding=0)
-    for column in ("cluster", "replica", "status", "run", "wait", "KV", "weight", "load", "age"):
-        right = column in {"run", "wait", "KV", "weight", "load", "age"}
+    for column in ("cluster", "scale", "replica", "status", "run", "wait", "KV", "weight", "load", "age"):
+        right = column in {"scale", "run", "wait", "KV", "weight", "load", "age"}
         view.add_column(column, justify="right" if right else "left", no_wrap=True)
     for cluster in report["clusters"]:
         label = cluster["name"] if cluster["lb"] else f"{cluster['name']} (not in the file)"
+        wanted = str(cluster["scale"]["desired"]) if cluster["scale"] else "-"
         for e in cluster["endpoints"] or [None]:
-            view.add_row(label, *(_row(e) if e else ("[red]no replica[/]",)))
-            label = ""
+            view.add_row(label, wanted, *(_row(e) if e else ("[red]no replica[/]",)))
+            label = wanted = ""
     return view
 
 

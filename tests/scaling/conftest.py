@@ -1,0 +1,5 @@
+"""The operator's desk of the CLI tests."""
+
+from tests.cli.conftest import desk
+
+__all__ = ["desk"]
