@@ -14,12 +14,14 @@ import grpc
 import structlog
 from grpc import StatusCode, aio
 
+from ext_proc.about import fault_fields
 from ext_proc.buffered import Pieces
 from ext_proc.flow.later import Later, Reply
 from ext_proc.health import EXTERNAL_PROCESSOR, Health
 from ext_proc.metrics import ExtProcMetrics
 from ext_proc.transport.http2.limits import Limits
 from tidegate.domain.errors import ProtocolViolation
+from tidegate.domain.trace_context import TRACEPARENT_HEADER, TraceContext, read_traceparent
 from tidegate.grpc_health import health_handlers
 from tidegate.grpc_tls import bind
 from tidegate.grpc_tls_files import TlsWatch
@@ -54,6 +56,7 @@ class GrpcioServer:
         max_body_bytes: int,
         tls: TlsWatch | None = None,
         reuse_port: bool = False,
+        traced: Callable[[TraceContext], ByteSession] | None = None,
     ) -> None:
         self._tls = tls
         options = [
@@ -66,7 +69,7 @@ class GrpcioServer:
             ("grpc.http2.max_pings_without_data", 0),
         ]
         self._server = aio.server(options=options)
-        self._server.add_generic_rpc_handlers((_Methods(_Streams(new_session, metrics), health),))
+        self._server.add_generic_rpc_handlers((_Methods(_Streams(new_session, metrics, traced), health),))
 
     async def start(self, listen: str) -> str:
         """Bind `host:port` (port 0: any free one) and serve; the bound address. Raises OSError when it is taken."""
@@ -86,8 +89,13 @@ class GrpcioServer:
 class _Streams:
     """The Process method."""
 
-    def __init__(self, new_session: Callable[[], ByteSession], metrics: ExtProcMetrics) -> None:
-        self._new_session, self._metrics = new_session, metrics
+    def __init__(
+        self,
+        new_session: Callable[[], ByteSession],
+        metrics: ExtProcMetrics,
+        traced: Callable[[TraceContext], ByteSession] | None,
+    ) -> None:
+        self._new_session, self._metrics, self._traced = new_session, metrics, traced
 
     async def process(self, _: Any, context: Any) -> None:
         """One stream. Half-close and cancel are both its normal end."""
@@ -100,17 +108,17 @@ class _Streams:
             await context.abort(StatusCode.INVALID_ARGUMENT, str(exc))
         except (asyncio.CancelledError, aio.AbortError):
             raise
-        except Exception as exc:
+        except Exception as exc:  # noqa: BLE001 - Envoy is told, and others go on
             if context.cancelled():
                 return
             self._metrics.failed("crash")
-            log.exception("ext_proc stream crashed")
+            log.error("ext_proc stream crashed", **fault_fields(exc))  # noqa: TRY400 - it may repeat what a client sent
             await context.abort(StatusCode.INTERNAL, f"{type(exc).__name__} in ext_proc")
         finally:
             self._metrics.open_streams -= 1
 
     async def _converse(self, context: Any) -> None:
-        handle = self._new_session().handle
+        handle = self._session(context).handle
         coming: asyncio.Future[Any] | None = None
         try:
             while (data := await (coming or context.read())) is not aio.EOF:
@@ -127,6 +135,15 @@ class _Streams:
         finally:
             if coming is not None:
                 coming.cancel()
+
+    def _session(self, context: Any) -> ByteSession:
+        """A session of the call's trace, where that is sampled."""
+        if self._traced is not None:
+            for name, value in context.invocation_metadata() or ():
+                found = read_traceparent(value) if name == TRACEPARENT_HEADER else None
+                if found is not None and found.sampled:
+                    return self._traced(found)
+        return self._new_session()
 
 
 async def _answer_to_come(context: Any, reply: Later, coming: asyncio.Future[Any]) -> bytes | None:

@@ -10,11 +10,13 @@ import asyncio
 import contextlib
 import socket
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 import structlog
 from grpc import StatusCode
 
+from ext_proc.about import fault_fields
 from ext_proc.buffered import Pieces
 from ext_proc.flow.later import Later, Reply
 from ext_proc.health import EXTERNAL_PROCESSOR, Health
@@ -26,6 +28,7 @@ from ext_proc.transport.http2.frames import ErrorCode, Http2ConnectionError
 from ext_proc.transport.http2.limits import Limits
 from tidegate.asyncio_tls import server_context
 from tidegate.domain.errors import ProtocolViolation
+from tidegate.domain.trace_context import TraceContext, read_traceparent
 from tidegate.grpc_health import HEALTH
 from tidegate.grpc_tls_files import TlsWatch
 
@@ -57,10 +60,13 @@ class WireServer:
         limits: Limits | None = None,
         tls: TlsWatch | None = None,
         reuse_port: bool = False,
+        traced: Callable[[TraceContext], ByteSession] | None = None,
     ) -> None:
         most = message_limit_bytes(max_body_bytes)
         held = max(Limits().max_buffered_bytes, 4 * most)
         self._limits = limits or Limits(max_buffered_bytes=held, max_waiting_bytes=held)
+        if traced is not None:
+            self._limits = replace(self._limits, header_table_bytes=0)
         self._max_message, self._reuse_port = most, reuse_port
         self._tls = server_context(tls) if tls is not None else None
         self._clients: set[_Client] = set()
@@ -69,7 +75,9 @@ class WireServer:
         self._server: asyncio.Server | None = None
         self._ticks: asyncio.TimerHandle | None = None
         self._methods: Mapping[bytes, NewMethod] = {
-            f"/{EXTERNAL_PROCESSOR}/Process".encode(): lambda call: _Process(call, new_session(), metrics),
+            f"/{EXTERNAL_PROCESSOR}/Process".encode(): lambda call: _Process(
+                call, (traced and _traced(call, traced)) or new_session(), metrics
+            ),
             f"/{HEALTH}/Check".encode(): lambda call: _Check(call, health),
             f"/{HEALTH}/Watch".encode(): lambda call: _Watch(call, health),
         }
@@ -254,6 +262,13 @@ class _Client(asyncio.Protocol):
         return asyncio.get_running_loop().call_later(seconds, callback)
 
 
+def _traced(call: Call, new_session: Callable[[TraceContext], ByteSession]) -> ByteSession | None:
+    """A session of the call's trace, where that is sampled."""
+    text = call.stream.request.traceparent
+    context = None if text is None else read_traceparent(text.decode("latin-1"))
+    return new_session(context) if context is not None and context.sampled else None
+
+
 class _Process:
     """One ext_proc stream. Half-close and reset are both its normal end."""
 
@@ -274,8 +289,8 @@ class _Process:
         except ProtocolViolation as exc:
             log.warning("ext_proc stream aborted", error=str(exc))
             self._fail("protocol", StatusCode.INVALID_ARGUMENT, str(exc))
-        except Exception as exc:
-            log.exception("ext_proc stream crashed")
+        except Exception as exc:  # noqa: BLE001 - Envoy is told, and others go on
+            log.error("ext_proc stream crashed", **fault_fields(exc))  # noqa: TRY400 - it may repeat what a client sent
             self._fail("crash", StatusCode.INTERNAL, f"{type(exc).__name__} in ext_proc")
         else:
             self._answer(reply)
@@ -308,7 +323,7 @@ class _Process:
         if fault is None:
             self._call.send(answer.result())
         else:
-            log.error("ext_proc stream crashed", exc_info=fault)
+            log.error("ext_proc stream crashed", **fault_fields(fault))
             self._fail("crash", StatusCode.INTERNAL, f"{type(fault).__name__} in ext_proc")
         self._call.flush()
 

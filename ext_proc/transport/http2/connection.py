@@ -175,6 +175,7 @@ class Connection:
         self.sender.write(
             frames.settings(
                 {
+                    Setting.HEADER_TABLE_SIZE: limits.header_table_bytes,
                     Setting.MAX_CONCURRENT_STREAMS: limits.max_concurrent_streams,
                     Setting.INITIAL_WINDOW_SIZE: limits.stream_window_bytes,
                     Setting.MAX_FRAME_SIZE: limits.max_frame_bytes,

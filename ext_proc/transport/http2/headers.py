@@ -10,6 +10,7 @@ from hpack import Decoder, HPACKError
 from hpack.exceptions import OversizedHeaderListError
 
 from ext_proc.transport.http2.frames import ErrorCode, Http2ConnectionError
+from ext_proc.transport.http2.traceparent import Literal, split
 
 _MOST_CACHED: Final = 256
 _LONGEST_CACHED_BYTES: Final = 1024
@@ -28,11 +29,25 @@ class MalformedError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class RequestHeaders:
-    """The header section of a request. `fields` are the others by lower-case name; of a repeated one, the last."""
+    """The header section of a request. `fields` are the others by lower-case name; of a repeated one, the last.
+
+    `trace` is a traceparent that was not decoded and is not among the fields.
+    """
 
     method: bytes
     path: bytes
     fields: dict[bytes, bytes]
+    trace: Literal | None = None
+
+    @property
+    def traceparent(self) -> bytes | None:
+        """The field of that name; None when there is none, when it is not sampled, and when its code is broken."""
+        if self.trace is None:
+            return self.fields.get(b"traceparent")
+        try:
+            return None if self.trace.unsampled else self.trace.decoded()
+        except HPACKError:
+            return None
 
     @property
     def content_length(self) -> int | None:
@@ -55,11 +70,12 @@ class HeaderReader:
     looked up, for as long as no other kind of block came, which might have changed the table.
     """
 
-    __slots__ = ("_cache", "_decoder")
+    __slots__ = ("_cache", "_decoder", "_traced")
 
     def __init__(self, max_list_bytes: int) -> None:
         self._decoder = Decoder(max_header_list_size=max_list_bytes)
         self._cache: dict[bytes, Block] = {}
+        self._traced: dict[bytes, Block] = {}
 
     def request(self, block: bytes) -> Block:
         """The request that a block opens, or why it is malformed.
@@ -69,23 +85,33 @@ class HeaderReader:
         found = self._cache.get(block)
         if found is not None:
             return found
-        stable = len(block) <= _LONGEST_CACHED_BYTES and _leaves_table(block)
-        if not stable:
-            self._cache.clear()
-        found = _checked(self._decode(block))
-        if stable and len(self._cache) < _MOST_CACHED:
-            self._cache[block] = found
-        return found
+        parts = split(block) if len(block) <= _LONGEST_CACHED_BYTES else None
+        if parts is None:
+            self._forget()
+            return _checked(self._decode(block))
+        key, trace = parts
+        kept = self._cache if trace is None else self._traced
+        found = kept.get(key) or _checked(self._decode(block))
+        if len(kept) < _MOST_CACHED:
+            kept[key] = found
+        if trace is None or isinstance(found, MalformedError):
+            return found
+        return RequestHeaders(found.method, found.path, found.fields, trace)
 
     def trailers(self, block: bytes) -> MalformedError | None:
         """Why a block is no trailer section; None when it is one. What it says is of no interest."""
-        self._cache.clear()
+        self._forget()
         try:
             for name, value in self._decode(block):
                 _check_field(name, value)
         except MalformedError as exc:
             return exc
         return None
+
+    def _forget(self) -> None:
+        """The table may change, and with it what blocks mean."""
+        self._cache.clear()
+        self._traced.clear()
 
     def _decode(self, block: bytes) -> list[tuple[bytes, bytes]]:
         try:
@@ -94,29 +120,6 @@ class HeaderReader:
             raise Http2ConnectionError(ErrorCode.ENHANCE_YOUR_CALM, "header list too long") from exc
         except (HPACKError, IndexError, UnicodeDecodeError) as exc:
             raise Http2ConnectionError(ErrorCode.COMPRESSION_ERROR, f"header block: {exc}") from exc
-
-
-def _leaves_table(block: bytes) -> bool:
-    """Whether a block reads the dynamic table and leaves it as it is; False when telling takes more than one byte.
-
-    Indexed fields do, and literals without indexing (RFC 7541, sections 6.1, 6.2.2 and 6.2.3).
-    """
-    at, end = 0, len(block)
-    while at < end:
-        first = block[at]
-        at += 1
-        if first & 0x80:
-            if first == 0xFF:
-                return False
-        elif first & 0xE0 or first & 0x0F == 0x0F:
-            return False
-        else:
-            for _ in range(1 if first & 0x0F else 2):
-                length = block[at] & 0x7F if at < end else 0x7F
-                if length == 0x7F:
-                    return False
-                at += 1 + length
-    return at == end
 
 
 def _checked(pairs: list[tuple[bytes, bytes]]) -> Block:

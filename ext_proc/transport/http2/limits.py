@@ -11,6 +11,7 @@ class Limits:
 
     max_concurrent_streams   open streams; one more is refused, which a client may repeat elsewhere
     max_header_list_bytes    of a request, by the rule of RFC 9113, section 6.5.2
+    header_table_bytes       of fields that a client may refer back to; with 0 each block speaks for itself
     max_header_block_bytes   compressed, CONTINUATION frames together
     max_continuations        CONTINUATION frames of one block
     max_frame_bytes          payload of one frame, 16,384 to 16,777,215
@@ -28,6 +29,7 @@ class Limits:
 
     max_concurrent_streams: int = 4096
     max_header_list_bytes: int = 65_536
+    header_table_bytes: int = 4096
     max_header_block_bytes: int = 65_536
     max_continuations: int = 16
     max_frame_bytes: int = 1 << 20
