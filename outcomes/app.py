@@ -14,6 +14,7 @@ from prometheus_client import CollectorRegistry
 from outcomes.book import Book
 from outcomes.page import Page, steady_ms
 from outcomes.server import ACCESS_LOG, AccessLogs, start
+from outcomes.versions_page import VersionsPage
 from tidegate.domain.errors import ConfigError, StoreError
 from tidegate.domain.flow.classes import Classes
 from tidegate.domain.outcomes.report import models_seen
@@ -77,6 +78,7 @@ async def serve_on(
     logs, health = AccessLogs(book.add), Health(ACCESS_LOG)
     reporter = Reporter(store, book, list(slos), settings.tick_ms)
     Page(registry, book, logs, slos, lambda: reporter.spans)
+    VersionsPage(registry, book)
     tls = server_watch(settings.tls_cert, settings.tls_key, settings.tls_client_ca, TlsMetrics(registry))
     page = MetricsPage(registry, lambda: "stopping" if service.stopping.is_set() else None)
     server, listen = await start(settings.listen, logs, health, tls)

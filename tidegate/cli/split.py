@@ -15,9 +15,10 @@ from tidegate.cli.orders import DryRun, operator_name
 from tidegate.domain.errors import ConfigError
 from tidegate.domain.lifetime import time_text
 from tidegate.domain.operators import FieldChange
+from tidegate.domain.outcomes.report import Report
 from tidegate.domain.outcomes.version import last_minute
 from tidegate.domain.rollout.course import GOING
-from tidegate.domain.rollout.snapshot import versions_seen
+from tidegate.domain.rollout.snapshot import SHOWN, versions_seen
 from tidegate.domain.routing import PERMILLE
 from tidegate.domain.split import Parts, fields_of, in_force, read_parts, split_key, text_of
 from tidegate.domain.topology import Topology
@@ -156,17 +157,15 @@ async def _look(
         }
     wanted = {name: parts for name, parts in splits.items() if model in (None, name)}
     reports = [one for one in await store.outcomes((), (), list(wanted)) if one.run]
-    found = [
-        {
-            "model": name,
-            "versions": versions_seen(
-                parts, last_minute(one.versions.get(name, {}) for one in reports) if reports else None
-            ),
-        }
-        for name, parts in wanted.items()
-    ]
+    found = [{"model": name, "versions": _shown(name, parts, reports)} for name, parts in wanted.items()]
     rejected = {key: why for key, why in (await store.rejected()).items() if key.startswith(split_key(model or ""))}
     return found, rejected
+
+
+def _shown(model: str, parts: Parts, reports: Sequence[Report]) -> list[dict[str, Any]]:
+    """`[{"cluster", "share_permille", "seen_permille", "requests", "error_rate", "p95_ms"}]` of the last minute."""
+    seen = last_minute(one.versions.get(model, {}) for one in reports) if reports else None
+    return [{name: row[name] for name in SHOWN} for row in versions_seen(parts, seen)]
 
 
 async def _goes(store: Store, model: str) -> bool:
