@@ -12,6 +12,7 @@ import subprocess
 import sys
 import urllib.request
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -25,12 +26,15 @@ from tests.ext_proc.parts import body_message
 from tidegate.domain.errors import ConfigError
 from tidegate.settings.services import ExtProcSettings
 
+WORKERS = 3
+COUNTED = re.compile(r"^(tidegate_\w+(?:_total|_bucket|_count|_sum)(?:\{[^}]*\})?) (\S+)$", re.MULTILINE)
+
 
 class Crew:
     """The parent under test and the ports that it was told."""
 
     def __init__(self, redis_url: str, folder: Path, workers: int) -> None:
-        self.port, self.metrics = free_row(workers + 1), take_free_port()
+        self.workers, self.port, self.metrics = workers, free_row(workers + 1), take_free_port()
         path, self.log = folder / "tidegate.json", folder / "crew.log"
         clusters = [{"name": "phi-3", "models": ["phi-3"], "endpoints": [{"address": "10.0.0.1:8000"}]}]
         path.write_text(json.dumps({"redis": {"url": redis_url}, "clusters": clusters}))
@@ -49,12 +53,17 @@ class Crew:
         return float(found[1]) if found else None
 
     def serving(self) -> bool:
-        return self.value("tidegate_ext_proc_workers") == 2
+        return self.value("tidegate_ext_proc_workers") == self.workers
 
     def decided(self) -> list[float]:
         """Decisions of each worker since it started."""
         series = 'tidegate_ext_proc_worker_decisions_total{worker="%d"}'
-        return [self.value(series % number) or 0 for number in (1, 2)]
+        return [self.value(series % number) or 0 for number in range(1, self.workers + 1)]
+
+    def counts(self) -> dict[str, float]:
+        """Every series of the page that only ever grows, but those that are of one worker."""
+        counted = {series: float(value) for series, value in COUNTED.findall(self.page("/metrics"))}
+        return {series: value for series, value in counted.items() if "worker=" not in series}
 
     def pids(self) -> set[int]:
         listed = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text()
@@ -91,11 +100,11 @@ def alive(pid: int) -> bool:
 
 
 @contextlib.contextmanager
-def started(redis_url: str, folder: Path) -> Iterator[Crew]:
-    """Two workers that serve; all are ended."""
-    crew = Crew(redis_url, folder, workers=2)
+def started(redis_url: str, folder: Path, workers: int = 2) -> Iterator[Crew]:
+    """Workers that serve; all are ended."""
+    crew = Crew(redis_url, folder, workers)
     try:
-        wait_until(crew.serving, deadline_seconds=40, what="both workers serving")
+        wait_until(crew.serving, deadline_seconds=60, what="all workers serving")
         yield crew
     finally:
         crew.process.terminate()
@@ -107,21 +116,21 @@ def started(redis_url: str, folder: Path) -> Iterator[Crew]:
 
 @pytest.fixture(scope="module")
 def crew(shared_redis: RedisServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Crew]:
-    with started(shared_redis.url, tmp_path_factory.mktemp("crew")) as crew:
+    with started(shared_redis.url, tmp_path_factory.mktemp("crew"), WORKERS) as crew:
         yield crew
 
 
 @pytest.mark.redis
 async def test_workers_share_a_port_and_a_page_and_each_has_a_port_of_its_own(crew: Crew) -> None:
-    for number in (1, 2):
+    for number in range(1, WORKERS + 1):
         await crew.ask(crew.port + number, requests=3)
     for _ in range(4):
         await crew.ask(crew.port)
     decided = crew.decided()
     assert min(decided) >= 3
-    assert sum(decided) == 2 * 3 + 4
+    assert sum(decided) == WORKERS * 3 + 4 == crew.value("tidegate_ext_proc_decision_seconds_count")
     last = json.loads(crew.page("/debug/last?n=9"))
-    assert {worker: len(listed) for worker, listed in last.items()} == {"1": decided[0], "2": decided[1]}
+    assert [len(last[str(number)]) for number in range(1, WORKERS + 1)] == decided
     assert crew.page("/healthz") == "ok\n"
     assert crew.page("/metrics").count("# TYPE tidegate_ext_proc_decision_seconds histogram") == 1
 
@@ -130,11 +139,31 @@ async def test_workers_share_a_port_and_a_page_and_each_has_a_port_of_its_own(cr
 async def test_a_worker_that_dies_is_started_again_and_the_other_serves_on(crew: Crew) -> None:
     killed = min(crew.pids())
     os.kill(killed, signal.SIGKILL)
-    wait_until(lambda: crew.value("tidegate_ext_proc_workers") == 1, what="one worker gone")
+    wait_until(lambda: crew.value("tidegate_ext_proc_workers") == WORKERS - 1, what="one worker gone")
     await crew.ask(crew.port)
-    wait_until(crew.serving, deadline_seconds=40, what="both workers serving again")
+    wait_until(crew.serving, deadline_seconds=60, what="all workers serving again")
     assert killed not in crew.pids()
-    assert len(crew.pids()) == 2
+    assert len(crew.pids()) == WORKERS
+
+
+@pytest.mark.redis
+async def test_no_sum_falls_while_a_worker_is_killed_and_started_again(crew: Crew) -> None:
+    for number in range(1, WORKERS + 1):
+        await crew.ask(crew.port + number, requests=number)
+    decided = "tidegate_ext_proc_decision_seconds_count"
+    looks = [crew.counts()]
+    os.kill(max(crew.pids()), signal.SIGKILL)
+    wait_until(lambda: crew.value("tidegate_ext_proc_workers") == WORKERS - 1, what="one worker gone")
+    looks.append(crew.counts())
+    wait_until(crew.serving, deadline_seconds=60, what="all workers serving again")
+    looks.append(crew.counts())
+    for number in range(1, WORKERS + 1):
+        await crew.ask(crew.port + number)
+    looks.append(crew.counts())
+    assert looks[0][decided] > 0
+    for before, after in pairwise(looks):
+        assert {series for series in before if after.get(series, 0) < before[series]} == set()
+    assert [look[decided] - looks[0][decided] for look in looks] == [0, 0, 0, WORKERS]
 
 
 @pytest.mark.redis
