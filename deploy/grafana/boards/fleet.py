@@ -88,7 +88,7 @@ _REPLICAS: Final = (
         "Replicas by state",
         Unit.COUNT,
         "As the controller that leads sees them; unknown: without a fresh sample.",
-        (Query(summed("tidegate_fleet_replicas", "status", HERE), "{{status}}"),),
+        (Query(summed("tidegate_replicas", "status", HERE), "{{status}}"),),
         look=Look.STACK,
     ),
     Panel(
