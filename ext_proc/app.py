@@ -6,6 +6,7 @@ import asyncio
 import os
 import socket
 from collections.abc import Mapping
+from functools import partial
 from random import getrandbits
 from typing import Final
 
@@ -50,6 +51,7 @@ from tidegate.store.ports import Store
 from tidegate.store.redis import RedisStore
 from tidegate.store.stats import StoreMetrics
 from tidegate.telemetry import MetricsPage, configure_logs
+from tidegate.tracing import open_spans
 
 log = structlog.get_logger("ext_proc")
 
@@ -58,6 +60,8 @@ BEAT_TTL_MS = 3000
 DRAIN_SECONDS = 0.75
 """From the word that this instance stops until it does: two of Envoy's health checks, and some."""
 GRACE_SECONDS = 2.0
+TRACED_AS = "tidegate-ext-proc"
+"""`service.name` of its spans, unless OTEL_SERVICE_NAME says otherwise."""
 TRANSPORTS: Final[Mapping[str, type[GrpcioServer | WireServer]]] = {"wire": WireServer, "grpcio": GrpcioServer}
 
 
@@ -104,7 +108,7 @@ async def serve_on(
     tuning = Tuning(fleet, gates)
     QueueMetrics(registry, gates)
     mix, holds = MixBook(clock), Holds(fleet.names, clock)
-    splits, nudged = SplitBook(file.topology), Nudged(store)
+    splits = SplitBook(file.topology)
     SplitMetrics(registry, splits)
     versions = Versions(
         splits,
@@ -113,6 +117,7 @@ async def serve_on(
         user_header=file.gateway.user_header,
         by_name=file.gateway.version_header,
     )
+    spans = open_spans(settings.otlp_endpoint, settings.otlp_protocol, TRACED_AS, instance_name(), registry)
     decider = Decider(
         Routes(file.topology, fleet.cluster_listing, tokens.ratio_of, versions),
         fleet,
@@ -128,6 +133,7 @@ async def serve_on(
         decisions=DecisionLog(log, settings.log_decisions) if settings.log_decisions else None,
         mix=mix,
         holds=holds,
+        spans=spans,
     )
     tls = server_watch(settings.tls_cert, settings.tls_key, settings.tls_client_ca, TlsMetrics(registry))
     reader = Reader()
@@ -140,6 +146,7 @@ async def serve_on(
             max_body_bytes=file.gateway.max_request_bytes,
             tls=tls,
             reuse_port=worker is not None and name == "listen",
+            traced=None if spans is None else lambda trace: Session(partial(decider.decide, trace=trace), reader),
         )
         for name in listens
     }
@@ -153,11 +160,7 @@ async def serve_on(
     _start_tasks(service, store, clock, fleet, tokens, outputs, gates, versions, tuning, settings, info, tls)
     _start_sharing(service, shared, fleet)
     service.spawn("mix", lambda: mix.tell(store, instance_name()))
-    service.spawn("splits", lambda: splits.follow(store, nudged, settings.tick_ms / 1000))
-    service.spawn("splits nudges", nudged.listen)
-    acts_nudged = Nudged(store)
-    service.spawn("acts", lambda: holds.follow(store, acts_nudged, settings.tick_ms / 1000))
-    service.spawn("acts nudges", acts_nudged.listen)
+    _follow_orders(service, store, splits, holds, settings.tick_ms / 1000)
     service.spawn("faults", lambda: FaultBook(file.topology, fleet, clock).follow(store))
     log.info("ext_proc serves", **info)
     if worker is not None:
@@ -170,6 +173,8 @@ async def serve_on(
         gates.stop()
         await asyncio.gather(*(server.stop(GRACE_SECONDS) for server in servers.values()))
         await page.stop()
+        if spans is not None:
+            await spans.stop()
         await _leave(store)
 
 
@@ -230,6 +235,14 @@ def _start_tasks(
     service.spawn("presence", beat)
     if tls is not None:
         service.spawn("certificates", tls.run)
+
+
+def _follow_orders(service: Service, store: Store, splits: SplitBook, holds: Holds, tick_seconds: float) -> None:
+    splits_nudged, acts_nudged = Nudged(store), Nudged(store)
+    service.spawn("splits", lambda: splits.follow(store, splits_nudged, tick_seconds))
+    service.spawn("splits nudges", splits_nudged.listen)
+    service.spawn("acts", lambda: holds.follow(store, acts_nudged, tick_seconds))
+    service.spawn("acts nudges", acts_nudged.listen)
 
 
 def _start_sharing(service: Service, shared: SharedPicks, fleet: FleetView) -> None:

@@ -19,6 +19,7 @@ from tidegate.grpc_tls import ChannelTls, server_watch
 from tidegate.grpc_tls_files import TlsFiles, TlsMetrics, TlsWatch
 from tidegate.runtime import Service, now_ms
 from tidegate.settings.config_file import FileConfig, load
+from tidegate.settings.otlp_url import HTTP, parse_otlp_url
 from tidegate.settings.services import XdsSettings
 from tidegate.store.clock import StoreClock
 from tidegate.store.ports import Store
@@ -28,12 +29,12 @@ from tidegate.telemetry import MetricsPage, configure_logs
 from xds_server import presence
 from xds_server.cache import SnapshotCache
 from xds_server.compose import Gateway
-from xds_server.desired import OutcomesServer, PickerTls
+from xds_server.desired import Collector, OutcomesServer, PickerTls
 from xds_server.metrics import ClientStates, XdsMetrics
 from xds_server.picker_watch import PickerWatch
 from xds_server.publisher import Publisher
 from xds_server.resolver import Resolver
-from xds_server.resources.names import EXT_PROC_CLUSTER, OUTCOMES_CLUSTER
+from xds_server.resources.names import EXT_PROC_CLUSTER, OTLP_CLUSTER, OUTCOMES_CLUSTER
 from xds_server.server import DiscoveryServicer, Streams, start
 from xds_server.services import SERVICES
 
@@ -131,7 +132,7 @@ async def gateway_of(file: FileConfig, settings: XdsSettings, resolver: Resolver
     ips = await resolver.addresses([host])
     if host not in ips:
         raise ConfigError([f"gateway.listen: {host} is no address of this machine; name an IP, such as 0.0.0.0"])
-    for own in (EXT_PROC_CLUSTER, OUTCOMES_CLUSTER):
+    for own in (EXT_PROC_CLUSTER, OUTCOMES_CLUSTER, OTLP_CLUSTER):
         if file.topology.cluster(own) is not None:
             raise ConfigError([f"clusters: the name {own} is taken by Tidegate; choose another"])
     return Gateway(
@@ -151,7 +152,22 @@ async def gateway_of(file: FileConfig, settings: XdsSettings, resolver: Resolver
         strip_headers=file.gateway.strip_headers,
         without_picker=file.gateway.without_picker,
         outcomes=_outcomes(settings),
+        collector=_collector(settings),
+        request_ids=settings.request_ids,
     )
+
+
+def _collector(settings: XdsSettings) -> Collector | None:
+    """Whom Envoy tells its spans. Raises ConfigError when Envoy cannot."""
+    if settings.otlp_endpoint is None:
+        return None
+    url = parse_otlp_url(settings.otlp_endpoint, settings.otlp_protocol)
+    if url.tls:
+        raise ConfigError(
+            ["--otlp-endpoint: Envoy's spans go without TLS; name a collector beside it, http://HOST:PORT"]
+        )
+    path = url.path if settings.otlp_protocol == HTTP else None
+    return Collector(host=url.host, port=url.port, path=path, ratio=settings.trace_ratio)
 
 
 def _outcomes(settings: XdsSettings) -> OutcomesServer | None:

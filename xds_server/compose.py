@@ -16,10 +16,12 @@ from tidegate.domain.wire import (
     CLASS_HEADER,
     EXPLAIN_HEADER,
     PRIORITY_HEADER,
+    REQUEST_ID_ATTRIBUTE,
     VERSION_HEADER,
     header_attribute,
 )
 from xds_server.desired import (
+    Collector,
     Desired,
     DesiredCluster,
     DesiredEndpoint,
@@ -52,6 +54,8 @@ class Gateway:
     version_header: bool = True
     strip_headers: tuple[str, ...] = ()
     outcomes: OutcomesServer | None = None
+    collector: Collector | None = None
+    request_ids: bool = False
 
 
 def compose(
@@ -99,6 +103,7 @@ def compose(
         name_rules=_name_rules(topology),
         default_model=topology.default_model,
         outcomes=gateway.outcomes,
+        collector=gateway.collector,
     )
 
 
@@ -114,12 +119,13 @@ def _inputs(gateway: Gateway, splits: Mapping[str, ModelSplit]) -> tuple[str, ..
 
 
 def _attributes(gateway: Gateway, topology: Topology, splits: Mapping[str, ModelSplit]) -> tuple[str, ...]:
-    """What tells who asks, where that matters; what a client says of canaries, where there are any."""
+    """What tells who asks, where that matters; what a client says of canaries, where there are any; a request's id."""
+    ids = (REQUEST_ID_ATTRIBUTE,) if gateway.request_ids else ()
     if not splits and all(rule.share_permille is None for rule in topology.routes):
-        return ()
+        return ids
     canary = [CANARY_HEADER] if any(split.canary for split in splits.values()) else []
     named = [gateway.user_header] if gateway.user_header else []
-    return (ADDRESS_ATTRIBUTE, *map(header_attribute, [*named, *KEY_HEADERS, *canary]))
+    return (*ids, ADDRESS_ATTRIBUTE, *map(header_attribute, [*named, *KEY_HEADERS, *canary]))
 
 
 def _split(split: ModelSplit, clusters: Sequence[DesiredCluster]) -> DesiredSplit:

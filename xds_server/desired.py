@@ -97,6 +97,19 @@ class OutcomesServer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Collector:
+    """Whom Envoy tells its spans: by gRPC, or by HTTP at `path` where given. `host` may be a name.
+
+    `ratio` is the part of the requests, 0…1, that it samples of those that come without a trace.
+    """
+
+    host: str
+    port: int
+    path: str | None = None
+    ratio: float = 0.01
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Desired:
     """The gateway and everything behind it. Hosts of the listener are IPs; that of ext_proc may be a name.
 
@@ -105,7 +118,7 @@ class Desired:
     `strip_headers` what no engine gets, `explain` whether answers may say why they were sent where,
     `cors_origin` the one whose pages may call the gateway, `*` for any. `picker_away`: no ext_proc answers; then
     `without_picker` says what to do, and `name_rules` and `default_model` are what Envoy can keep of the file.
-    `outcomes` is whom Envoy tells how requests ended; None: nobody.
+    `outcomes` is whom Envoy tells how requests ended, `collector` whom it tells its spans; None: nobody.
     """
 
     listen_host: str
@@ -131,6 +144,7 @@ class Desired:
     splits: tuple[DesiredSplit, ...] = ()
     shadows: tuple[DesiredShadow, ...] = ()
     outcomes: OutcomesServer | None = None
+    collector: Collector | None = None
 
     @property
     def can_serve(self) -> bool:

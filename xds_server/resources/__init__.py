@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from xds_server.desired import Desired
-from xds_server.resources.clusters import ext_proc_cluster, model_cluster, outcomes_cluster
+from xds_server.resources.clusters import ext_proc_cluster, model_cluster, otlp_cluster, outcomes_cluster
 from xds_server.resources.endpoints import assignment
 from xds_server.resources.listener import gateway_listener
 from xds_server.resources.names import LISTENER_NAME, ROUTES_NAME
@@ -23,7 +23,11 @@ Messages = Mapping[str, Mapping[str, Any]]
 
 def build(desired: Desired) -> Messages:
     """Every resource of `desired`. Raises ValueError when two of one type have the same name."""
-    own = [ext_proc_cluster(desired), *([outcomes_cluster(desired.outcomes)] if desired.outcomes else [])]
+    own = [
+        ext_proc_cluster(desired),
+        *([outcomes_cluster(desired.outcomes)] if desired.outcomes else []),
+        *([otlp_cluster(desired.collector)] if desired.collector else []),
+    ]
     clusters = [*own, *(model_cluster(c) for c in desired.clusters)]
     return {
         CLUSTER: _by_name((c.name, c) for c in clusters),

@@ -22,9 +22,9 @@ from envoy.type.v3 import percent_pb2
 from tidegate.domain.topology import LbPolicy
 from tidegate.domain.upstream import Balance, Http, Upstream
 from tidegate.domain.wire import DESTINATION_ENDPOINT, LB_METADATA_NAMESPACE
-from xds_server.desired import Desired, DesiredCluster, OutcomesServer, PickerTls
+from xds_server.desired import Collector, Desired, DesiredCluster, OutcomesServer, PickerTls
 from xds_server.resources.endpoints import socket_address
-from xds_server.resources.names import EXT_PROC_CLUSTER, HTTP_OPTIONS, OUTCOMES_CLUSTER
+from xds_server.resources.names import EXT_PROC_CLUSTER, HTTP_OPTIONS, OTLP_CLUSTER, OUTCOMES_CLUSTER
 from xds_server.resources.tls import is_ip, to_engines, to_picker
 from xds_server.resources.wrap import UInt32, packed, seconds
 
@@ -75,8 +75,13 @@ def outcomes_cluster(server: OutcomesServer) -> Any:
     return _of_our_own(OUTCOMES_CLUSTER, server.host, [server.port], server.tls)
 
 
-def _of_our_own(name: str, host: str, ports: Iterable[int], tls: PickerTls | None) -> Any:
-    """gRPC, by address or by DNS name."""
+def otlp_cluster(collector: Collector) -> Any:
+    """The Cluster at which Envoy finds the collector of its spans: without health checks, as that of outcomes."""
+    return _of_our_own(OTLP_CLUSTER, collector.host, [collector.port], None, by_http1=collector.path is not None)
+
+
+def _of_our_own(name: str, host: str, ports: Iterable[int], tls: PickerTls | None, *, by_http1: bool = False) -> Any:
+    """gRPC, or HTTP/1.1, by address or by DNS name."""
     addresses = (socket_address(host, port) for port in ports)
     endpoints = (endpoint_components_pb2.Endpoint(address=address) for address in addresses)
     locality = endpoint_components_pb2.LocalityLbEndpoints(
@@ -89,7 +94,7 @@ def _of_our_own(name: str, host: str, ports: Iterable[int], tls: PickerTls | Non
         connect_timeout=seconds(CONNECT_TIMEOUT_SECONDS),
         circuit_breakers=_circuit_breakers(),
         common_lb_config=_hosts_as_they_are(),
-        typed_extension_protocol_options={HTTP_OPTIONS: packed(_http2())},
+        typed_extension_protocol_options={} if by_http1 else {HTTP_OPTIONS: packed(_http2())},
         transport_socket=to_picker(tls) if tls else None,
     )
 

@@ -54,6 +54,7 @@ from xds_server.resources.names import (
     ROUTES_NAME,
     WHOLE_BODY_FILTER,
 )
+from xds_server.resources.tracing import TRACEPARENT, VALID, tracing
 from xds_server.resources.wrap import Bool, packed, seconds
 
 # Long enough for many bodies of tens of megabytes at once on a busy machine.
@@ -96,13 +97,14 @@ def _manager(desired: Desired) -> Any:
         use_remote_address=Bool(value=True),
         normalize_path=Bool(value=True),
         server_header_transformation=hcm.HttpConnectionManager.PASS_THROUGH,
-        early_header_mutation_extensions=[_strip_control_headers(desired.inputs)],
+        early_header_mutation_extensions=[_strip_control_headers(desired)],
         local_reply_config=local_replies(),
         stream_idle_timeout=seconds(SILENCE_SECONDS),
         request_timeout=seconds(UPLOAD_SECONDS),
         request_headers_timeout=seconds(10),
         stream_error_on_invalid_http_message=Bool(value=True),
         access_log=[grpc_access_log()] if desired.outcomes else [],
+        tracing=tracing(desired.collector) if desired.collector else None,
     )
 
 
@@ -146,17 +148,19 @@ def ext_proc_filter(headers: Iterable[str], more: Iterable[str] = ()) -> Any:
     )
 
 
-def _strip_control_headers(inputs: Iterable[str]) -> Any:
+def _strip_control_headers(desired: Desired) -> Any:
     """Headers with which a client would speak as Tidegate or as Envoy go before anything reads them.
 
-    No matcher can spare some of a prefix, so `inputs` stand aside under other names meanwhile.
+    No matcher can spare some of a prefix, so `inputs` stand aside under other names meanwhile; so does a traceparent
+    that is one, where Envoy traces.
     """
-    aside = {name: ASIDE_PREFIX + name for name in inputs}
+    traced = [TRACEPARENT] if desired.collector else []
+    aside = {name: ASIDE_PREFIX + name for name in (*desired.inputs, *traced)}
     mutations = [
         _without(ASIDE_PREFIX),
-        *(_copied(name, to) for name, to in aside.items()),
-        *map(_without, STRIPPED_PREFIXES),
-        *(_copied(to, name) for name, to in aside.items()),
+        *(_written(to, VALID if name == TRACEPARENT else f"%REQ({name})%") for name, to in aside.items()),
+        *map(_without, (*STRIPPED_PREFIXES, *traced)),
+        *(_written(name, f"%REQ({to})%") for name, to in aside.items()),
         _without(ASIDE_PREFIX),
     ]
     return extension_pb2.TypedExtensionConfig(
@@ -171,10 +175,10 @@ def _without(prefix: str) -> Any:
     return mutation(remove_on_match=mutation.RemoveOnMatch(key_matcher=matcher))
 
 
-def _copied(name: str, to: str) -> Any:
-    """The header under a further name; nothing where there is none."""
+def _written(name: str, value: str) -> Any:
+    """A header by a format; nothing where that gives nothing."""
     option = base_pb2.HeaderValueOption
-    header = base_pb2.HeaderValue(key=to, value=f"%REQ({name})%")
+    header = base_pb2.HeaderValue(key=name, value=value)
     return mutation_rules_pb2.HeaderMutation(
         append=option(header=header, append_action=option.OVERWRITE_IF_EXISTS_OR_ADD)
     )

@@ -8,6 +8,7 @@ LISTENER_NAME: Final = "gateway"
 ROUTES_NAME: Final = "gateway"
 EXT_PROC_CLUSTER: Final = "tidegate_ext_proc"
 OUTCOMES_CLUSTER: Final = "tidegate_outcomes"
+OTLP_CLUSTER: Final = "tidegate_otlp"
 
 HEADER_MUTATION_FILTER: Final = "envoy.filters.http.header_mutation"
 WHOLE_BODY_FILTER: Final = "tidegate.whole_body"

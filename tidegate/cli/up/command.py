@@ -31,6 +31,7 @@ from tidegate.domain.topology import split_listen
 from tidegate.runtime import backoff_seconds
 from tidegate.settings.config_file import load
 from tidegate.settings.flags import checked
+from tidegate.settings.otlp_url import GRPC, PROTOCOLS, parse_otlp_url
 from tidegate.settings.redis_url import parse_redis_url
 from tidegate.settings.services import LOG_LEVELS, one_of
 from tidegate.store.redis import RedisStore
@@ -87,6 +88,23 @@ def up(
     monitoring_files: Annotated[
         Path | None, typer.Option(help="folder with their prometheus/ and alertmanager/ (the checkout's deploy/)")
     ] = None,
+    otlp_endpoint: Annotated[
+        str | None,
+        typer.Option(
+            envvar="TIDEGATE_OTLP_ENDPOINT",
+            help="http://HOST:PORT of an OpenTelemetry collector, for the spans of Envoy, ext_proc and engines",
+            callback=checked(parse_otlp_url),
+        ),
+    ] = None,
+    otlp_protocol: Annotated[
+        str,
+        typer.Option(
+            envvar="TIDEGATE_OTLP_PROTOCOL", help="grpc or http/protobuf", callback=checked(one_of(*PROTOCOLS))
+        ),
+    ] = GRPC,
+    trace_ratio: Annotated[
+        float, typer.Option(min=0, max=1, help="part of the requests without a traceparent that are traced")
+    ] = 1.0,
     patience: Annotated[float, typer.Option(min=0, help="seconds to wait for replicas that are not ready yet")] = 20.0,
     restart: Annotated[bool, typer.Option("--restart/--no-restart", help="start again what dies")] = True,
     keep_logs: Annotated[Path | None, typer.Option(help="folder for the children's logs and files, kept")] = None,
@@ -105,6 +123,9 @@ def up(
         log_level=log_level,
         expose_routing=once,
         monitoring_files=checked_files(monitoring_files) if prometheus else None,
+        otlp_endpoint=otlp_endpoint,
+        otlp_protocol=otlp_protocol,
+        trace_ratio=trace_ratio,
     )
     document = read_document(config)
     folder = _folder(keep_logs)

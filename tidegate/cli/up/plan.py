@@ -14,6 +14,7 @@ from tidegate.cli.binaries import envoy_binary, redis_server_binary
 from tidegate.cli.up.monitoring import Monitoring, monitoring_processes, write_monitoring
 from tidegate.cli.up.ports import LOOPBACK, Ports
 from tidegate.cli.up.processes import ProcessSpec
+from tidegate.settings.otlp_url import GRPC
 
 GATEWAY_PORT, ADMIN_PORT, REDIS_PORT = 10000, 9901, 6379
 PROMETHEUS_PORT, ALERTMANAGER_PORT = 9090, 9093
@@ -33,6 +34,9 @@ class UpOptions:
     envoy_concurrency: int = 1
     ext_proc_workers: int = 1
     monitoring_files: Path | None = None
+    otlp_endpoint: str | None = None
+    otlp_protocol: str = GRPC
+    trace_ratio: float = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -188,9 +192,7 @@ def processes(plan: Plan) -> list[ProcessSpec]:
     specs += [_engine_process(plan, engine) for engine in plan.engines]
     specs += [
         _service(plan, "xds", "xds", ["--listen", plan.xds, "--hooks-listen", plan.hooks, *_called_by_envoy(plan)]),
-        _service(
-            plan, "ext_proc", "ext-proc", ["--listen", plan.ext_proc, "--workers", str(plan.options.ext_proc_workers)]
-        ),
+        _service(plan, "ext_proc", "ext-proc", ["--listen", plan.ext_proc, *_of_ext_proc(plan)]),
         _service(plan, "outcomes", "outcomes", ["--listen", plan.outcomes]),
         _service(plan, "agent", "agent", ["--node", "local", "--all-nodes"]),
         _envoy_process(plan),
@@ -201,7 +203,17 @@ def processes(plan: Plan) -> list[ProcessSpec]:
 
 
 def _called_by_envoy(plan: Plan) -> list[str]:
-    return ["--ext-proc", _ext_proc_for_envoy(plan), "--outcomes", plan.outcomes]
+    traces = [*_traces(plan), "--trace-ratio", str(plan.options.trace_ratio)]
+    return ["--ext-proc", _ext_proc_for_envoy(plan), "--outcomes", plan.outcomes, *traces]
+
+
+def _of_ext_proc(plan: Plan) -> list[str]:
+    return ["--workers", str(plan.options.ext_proc_workers), *_traces(plan)]
+
+
+def _traces(plan: Plan) -> list[str]:
+    endpoint, protocol = plan.options.otlp_endpoint, plan.options.otlp_protocol
+    return ["--otlp-endpoint", endpoint, "--otlp-protocol", protocol] if endpoint else []
 
 
 def _ext_proc_for_envoy(plan: Plan) -> str:
@@ -239,7 +251,7 @@ def _engine_process(plan: Plan, engine: Engine) -> ProcessSpec:
     argv = _tidegate(["engine-sim", "--host", host, "--port", port, "--kind", cluster.get("kind", "llm")])
     for model in cluster["models"]:
         argv += ["--model", model]
-    argv += ["--time-scale", str(plan.options.time_scale)]
+    argv += ["--time-scale", str(plan.options.time_scale), *_traces(plan)]
     if tokens := cluster.get("context_tokens"):
         argv += ["--max-model-len", str(tokens)]
     return ProcessSpec(engine.name, argv, plan.folder / f"{engine.name}.log")
