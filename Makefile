@@ -38,7 +38,7 @@ check: setup  ## lint and types
 
 # Two workers: most tests wait for a real part. A file's tests stay together, since they share what it starts.
 test: check  ## check, then every test that needs no GPU and no gigabytes
-	@$(BIN)/pytest -q -n 2 --dist loadfile $(ARGS)
+	@$(BIN)/pytest -q -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 test-vllm: setup  ## tests against a real vLLM on the CPU (3.5 GB the first time)
 	@$(BIN)/pytest -q -m vllm tests/vllm $(ARGS)

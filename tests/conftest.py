@@ -10,6 +10,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -21,6 +22,16 @@ from tidegate.cli.binaries import envoy_binary, redis_cli_binary, redis_server_b
 settings.register_profile("explore", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("tidegate", settings.get_profile("explore"), derandomize=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "tidegate"))
+
+
+LONG: Final = ("up", "fail_static", "deploy", "chaos", "rollout", "split", "soak", "outcomes", "flow", "actions")
+"""Folders whose few tests start whole clusters: they begin first, so that no worker is left alone with them."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Files of LONG come first, in that order; within a file nothing moves."""
+    order = {name: place for place, name in enumerate(LONG)}
+    items.sort(key=lambda item: order.get(item.path.relative_to(Path(__file__).parent).parts[0], len(order)))
 
 
 def take_free_port() -> int:

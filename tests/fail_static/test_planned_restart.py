@@ -106,7 +106,7 @@ async def test_ext_procs_that_are_restarted_one_by_one_cost_no_request(
     await until(lambda: _answered(gateway), deadline_seconds=90, what="an ext_proc answering")
     async with asked(f"http://127.0.0.1:{gateway.port}/v1/chat/completions", BODY) as (statuses, _):
         for ip in IPS:
-            await until(lambda: _all_asked(gateway, pickers), deadline_seconds=60, what="every ext_proc being asked")
+            await _all_asked(gateway, pickers)
             running[ip].send_signal(signal.SIGTERM)
             await until(lambda ip=ip: running[ip].poll() is not None, deadline_seconds=60, what="the ext_proc ending")  # type: ignore[misc]
             assert running[ip].returncode == 0
@@ -119,16 +119,19 @@ async def _answered(gateway: Gateway) -> bool:
     return (await gateway.post(BODY)).status_code == 200
 
 
-async def _all_asked(gateway: Gateway, pickers: Pickers) -> bool:
-    """Whether Envoy, from here on, sends requests to every port of every ext_proc."""
-    before, counts = await _asked_so_far(gateway), dict[str, int]()
+async def _all_asked(gateway: Gateway, pickers: Pickers) -> None:
+    """Return once Envoy sends requests to every port of every ext_proc."""
+    before: dict[str, int] = {}
 
-    async def more() -> bool:
-        counts.update(await _asked_so_far(gateway))
-        return counts.keys() == before.keys() and all(counts[at] > before[at] for at in counts)
+    async def all_asked() -> bool:
+        nonlocal before
+        counts = await _asked_so_far(gateway)
+        if counts.keys() != before.keys() or len(counts) < len(IPS) * pickers.workers:
+            before = counts
+            return False
+        return all(counts[at] > before[at] for at in counts)
 
-    await until(more, deadline_seconds=60, what="requests at each ext_proc")
-    return len(counts) == len(IPS) * pickers.workers
+    await until(all_asked, deadline_seconds=120, what="every ext_proc being asked")
 
 
 async def _asked_so_far(gateway: Gateway) -> dict[str, int]:
