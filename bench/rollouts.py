@@ -25,6 +25,7 @@ import aiohttp
 from aiohttp import web
 
 from bench import processes
+from tidegate.domain.operators import FieldChange
 from tidegate.domain.outcomes.ending import Ending
 from tidegate.domain.outcomes.sketch import key_of
 from tidegate.domain.outcomes.version import Figures
@@ -33,13 +34,13 @@ from tidegate.domain.rollout.plan import read_plan
 from tidegate.domain.rollout.rule import ALARMS, Verdict, judge
 from tidegate.domain.wire import CLUSTER_HEADER
 from tidegate.store.redis import RedisStore
-from tidegate.store.rollouts import STATE, decode_state, rollout_key
+from tidegate.store.rollouts import ORDER, STATE, decode_state, rollout_key
 
 MODEL: Final = "m"
 STABLE: Final = "stable"
 CANARY: Final = "canary"
-PER_SECOND: Final = 100
-MEDIAN_SECONDS: Final = 0.08
+PER_SECOND: Final = 60
+MEDIAN_SECONDS: Final = 0.5
 SPREAD: Final = 0.4
 TARGET_SECONDS: Final = 10.0
 LONGEST_SECONDS: Final = 180.0
@@ -68,7 +69,7 @@ class Scenario:
 SCENARIOS: Final = (
     Scenario("20 % faults at 5 %", Phase.ROLLED_BACK, faults=0.2, hold="5m"),
     Scenario("twice as slow at 5 %", Phase.ROLLED_BACK, slower=2.0, hold="5m"),
-    Scenario("as good as stable", Phase.DONE, steps="1,5,25,50,100", hold="5s"),
+    Scenario("as good as stable", Phase.DONE, steps="2,10,50,100", hold="5s"),
     Scenario("12 requests, all of them faults", None, faults=1.0, hold="3s", few=True),
     Scenario("a client that gets 600 times 400 from the canary", Phase.DONE, burst=True),
 )
@@ -190,8 +191,8 @@ class Bench:
         """Rows of one rollout."""
         self._engines[CANARY].faults, self._engines[CANARY].slower = scenario.faults, scenario.slower
         await self._fresh()
-        own, began = Own(), time.monotonic()
         await self._start(scenario)
+        own, began = Own(), time.monotonic()
         stop = asyncio.Event()
         load = asyncio.create_task(self._load(own, scenario, stop))
         burst = asyncio.create_task(self._burst(own)) if scenario.burst else None
@@ -204,11 +205,15 @@ class Bench:
 
     async def _fresh(self) -> None:
         """All for stable, and no rollout."""
-        for key in (rollout_key(MODEL), f"split:{MODEL}"):
-            fields = (await self._store.rollouts([MODEL]))[0].get(MODEL, {})
-            names = fields if key == rollout_key(MODEL) else (STABLE, CANARY)
-            for name in names:
-                await self._store.clear_field(key, name)
+        state = await self._state()
+        if state is not None and state.phase in GOING:
+            await self._store.set_field(rollout_key(MODEL), ORDER, "abort")
+            while (state := await self._state()) is not None and state.phase in GOING:
+                await asyncio.sleep(0.05)
+        fields = (await self._store.rollouts([MODEL]))[0].get(MODEL, {})
+        gone = [FieldChange(key=rollout_key(MODEL), field=name, value=None) for name in fields]
+        gone += [FieldChange(key=f"split:{MODEL}", field=name, value=None) for name in (STABLE, CANARY)]
+        await self._store.change_fields(gone, ())
         await asyncio.sleep(2.0)
 
     async def _start(self, scenario: Scenario) -> None:
@@ -230,7 +235,7 @@ class Bench:
             await asyncio.sleep(0.05)
 
     async def _load(self, own: Own, scenario: Scenario, stop: asyncio.Event) -> None:
-        """A user every hundredth of a second; for `few` none any more once twelve have met the canary."""
+        """Users at a steady pace; for `few` none any more once twelve have met the canary."""
         tasks, due = set[asyncio.Task[None]](), time.monotonic()
         while not stop.is_set() and not (scenario.few and own.of(CANARY) >= FEW):
             tasks.add(asyncio.create_task(self._ask(own, f"user-{self._rng.randrange(10**9)}")))

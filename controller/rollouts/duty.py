@@ -112,6 +112,12 @@ class Rollouts:
         await self._store.change_fields(changes, (), lease=self._lease)
         log.warning("Redis was emptied; a rollout was written back", model=model)
 
+    async def remove(self, model: str, fields: Mapping[str, str]) -> None:
+        """What this controller wrote while somebody deleted the key goes too."""
+        changes = [FieldChange(key=rollout_key(model), field=name, value=None) for name in fields]
+        await self._store.change_fields(changes, (), lease=self._lease)
+        await self._forget(model)
+
     async def _forget(self, model: str) -> None:
         now_ms = round(await self._store.time_ms())
         said = Event(
@@ -160,7 +166,9 @@ class _OneRollout:
     async def carry_on(self, *, listed: bool) -> None:
         """Begin, go on, or take an order off that comes too late."""
         state = self._state
-        if state is None or state.phase is Phase.REFUSED:
+        if state is not None and "to" not in self._fields:
+            await self._duty.remove(self._model, self._fields)
+        elif state is None or state.phase is Phase.REFUSED:
             await self._begin(listed=listed)
         elif state.phase in GOING:
             await self._go_on(state)

@@ -198,6 +198,16 @@ async def test_a_rollout_that_is_deleted_is_over_and_its_split_stays(desk: Desk)
     assert await desk.fields() == {}
 
 
+async def test_what_is_written_while_somebody_deletes_it_goes_too(desk: Desk) -> None:
+    await desk.start()
+    state = (await desk.fields())["state"]
+    for name in await desk.fields():
+        await desk.store.clear_field(rollout_key("m"), name)
+    await desk.store.set_field(rollout_key("m"), "state", state)
+    await desk.look(2)
+    assert (await desk.fields(), await desk.split()) == ({}, AT_5)
+
+
 async def test_a_split_that_is_moved_by_hand_pauses_it(desk: Desk) -> None:
     await desk.start()
     await desk.types(stable=700, canary=300)
