@@ -30,6 +30,7 @@ COMMANDS: Final = {
     "drain": "operate:register",
     "undrain": "operate:register",
     "split": "split:app",
+    "actions": "actions:app",
     "scale": "scale:app",
     "rollout": "rollout:app",
 }

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any, Final
 
+from tidegate.cli.acts import actions_values
 from tidegate.cli.outcomes import seen_values, slo_values
 from tidegate.domain.errors import StoreError
 from tidegate.domain.outcomes.report import Seen, cluster_seen, models_seen, replicas_seen
@@ -35,6 +36,7 @@ async def gather(store: Store, topology: Topology | None, now_ms: int) -> dict[s
             "services": {name: [] for name in SERVICES},
             "queues": {},
             "slos": slo_values(topology.slos if topology else (), {}),
+            "actions": [],
             "redis": {"reachable": False, "error": str(exc)},
         }
 
@@ -72,6 +74,7 @@ async def _gather(store: Store, topology: Topology | None, now_ms: int) -> dict[
             for place in places
         ],
         "leader": lead.instance if lead else None,
+        "actions": actions_values(await store.acts()),
         "rejected": await store.rejected() | {key: why for info in xds for key, why in info.get("refused", {}).items()},
         "envoys": [
             envoy | {"tells_outcomes": envoy["node"] in heard} for info in xds for envoy in info.get("envoys", [])

@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from tidegate.cli.acts import action_line
 from tidegate.cli.connection import Target, on_cluster
 from tidegate.cli.look import age, new_console
 from tidegate.cli.outcomes import seen_line, slo_line
@@ -56,6 +57,13 @@ def _print(report: dict[str, Any]) -> None:
         for e in cluster["endpoints"]:
             for line in _orders(e):
                 console.print(f"{line[0]:>10}: {cluster['name']} {e['address']}{line[1]}", markup=False)
+    _print_interventions(console, report)
+
+
+def _print_interventions(console: Console, report: dict[str, Any]) -> None:
+    """What acts do, and what operators typed that is not done."""
+    for act in report["actions"]:
+        console.print(f"    action: {action_line(act)}", markup=False)
     for key, why in report["rejected"].items():
         console.print(f"[yellow]  rejected: {escape(key)}: {escape(why)}[/]")
 
