@@ -21,18 +21,34 @@ MOST_CLASSES = 1024
 SequencesBy = Mapping[str, Mapping[str, int]]
 """Cluster → class → sequences that were sent."""
 
-_UNLEARNED = OutputLengths()
-
-
 class ClusterOutputs:
     """One cluster's side of the ledger."""
 
-    __slots__ = ("engines", "expected", "lengths", "sent")
+    __slots__ = ("_usual", "engines", "expected", "lengths", "sent")
 
     def __init__(self) -> None:
         self.sent: dict[str, int] = {}
         self.expected = 0
         self.engines, self.lengths = EngineCounters(), OutputLengths()
+        self._usual: dict[str, int] = {}
+
+    def usual(self, name: str) -> int:
+        """Tokens expected of one sequence of a class, at least 1; the same until `learned`."""
+        found = self._usual.get(name)
+        if found is None:
+            found = self._usual[name] = max(1, round(self.lengths.of(name)))
+        return found
+
+    def learned(self) -> None:
+        """Lengths may be others from here on."""
+        self._usual.clear()
+
+
+_UNLEARNED = ClusterOutputs()
+
+
+def _at_most(tokens: int, limit: int | None) -> int:
+    return tokens if limit is None or tokens < limit else limit
 
 
 class OutputBook:
@@ -48,18 +64,17 @@ class OutputBook:
         """
         if not decodes(info):
             return 0
-        known = self.clusters.get(cluster)
-        usual = max(1, round((_UNLEARNED if known is None else known.lengths).of(class_of(info))))
-        return usual if info.max_output_tokens is None else min(usual, info.max_output_tokens)
+        return _at_most(self.clusters.get(cluster, _UNLEARNED).usual(class_of(info)), info.max_output_tokens)
 
     def dispatched(self, cluster: str, info: RequestInfo) -> None:
         """A request went there."""
         if not decodes(info):
             return
         book = self.clusters[cluster]
-        name = class_of(info) if info.num_sequences == info.num_prompts else UNCLEAR
+        own = class_of(info)
+        name = own if info.num_sequences == info.num_prompts else UNCLEAR
         book.sent[name] = book.sent.get(name, 0) + info.num_sequences
-        book.expected += info.num_sequences * self.expected(cluster, info)
+        book.expected += info.num_sequences * _at_most(book.usual(own), info.max_output_tokens)
 
     def look(self, samples: Mapping[str, Iterable[EndpointSample]], others: Iterable[SequencesBy]) -> None:
         """Compare with the engines' counters. `others` is what further instances of ext_proc sent."""
@@ -73,6 +88,7 @@ class OutputBook:
                 for kind, number in other.get(name, {}).items():
                     sent[kind] = sent.get(kind, 0) + number
             book.lengths.look(sent, book.engines.total)
+            book.learned()
 
     def shared(self) -> dict[str, dict[str, int]]:
         """What this instance sent, as its presence tells it: cluster → class → sequences."""

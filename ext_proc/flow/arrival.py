@@ -7,14 +7,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
+import msgspec
+
 from tidegate.domain.flow.waiting import Waiting
 from tidegate.domain.pick.verdict import Pick
 from tidegate.domain.pick.work import Work
 from tidegate.domain.refusal import Refusal
 
 
-@dataclass(frozen=True, slots=True)
-class Placed:
+class Placed(msgspec.Struct, frozen=True):
     """The request goes to its cluster: to the replicas of `pick`, or where Envoy's weights say. It waited so long."""
 
     pick: Pick

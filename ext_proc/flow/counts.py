@@ -33,6 +33,8 @@ class Outcome(StrEnum):
     CLOSED = "closed"
     GONE = "gone"
 
+    __hash__ = str.__hash__  # that of Enum is written in Python
+
 
 class GateCounts:
     """Cumulative. Waits are of those who were in the queue, or in a batch window, and were placed."""

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Final, Protocol
 
 from tidegate.domain.flow.settings import SessionKey
 from tidegate.domain.pick.work import Work
-from tidegate.domain.request import ImageDemand, RequestInfo
-from tidegate.domain.tokens import estimate_tokens, tokens_of
+from tidegate.domain.request import NO_AFFINITY, ImageDemand, RequestInfo
+from tidegate.domain.tokens import estimate_tokens
 
 FIRST_OUTPUT_TOKENS: Final = 256
 """Tokens of an answer until something is learned."""
@@ -49,7 +48,7 @@ def work_of(
         output_tokens=_output(info, expected_tokens),
         sequences=info.num_sequences,
         marks=info.prefix,
-        ends=info.prefix_ids or tuple(_ends(info.prefix_chars, ratio)),
+        ends=info.prefix_ids or tuple([-int(-end // ratio) for end in info.prefix_chars]),  # `tokens_of` each
         adapter=adapter,
         session=session_of(info, session),
         pixel_steps=0.0 if info.image is None else _pixel_steps(info.image),
@@ -58,15 +57,16 @@ def work_of(
 
 def session_of(info: RequestInfo, key: SessionKey) -> str | None:
     """The key that ties this request to earlier ones; AUTO takes the narrowest that there is."""
-    affinity = info.affinity
-    known = {
-        SessionKey.SESSION_ID: affinity.session_id,
-        SessionKey.PROMPT_CACHE_KEY: affinity.prompt_cache_key,
-        SessionKey.USER: info.user,
-    }
+    affinity, user = info.affinity, info.user
     if key is SessionKey.AUTO:
-        return next((one for one in known.values() if one is not None), None)
-    return known.get(key)
+        if affinity is NO_AFFINITY or (affinity.session_id is None and affinity.prompt_cache_key is None):
+            return user
+        return affinity.prompt_cache_key if affinity.session_id is None else affinity.session_id
+    if key is SessionKey.SESSION_ID:
+        return affinity.session_id
+    if key is SessionKey.PROMPT_CACHE_KEY:
+        return affinity.prompt_cache_key
+    return user if key is SessionKey.USER else None
 
 
 def cost_of(work: Work) -> float:
@@ -78,10 +78,6 @@ def _output(info: RequestInfo, expected: int) -> int:
     if not info.generation:
         return 0
     return expected if info.max_output_tokens is None else min(info.max_output_tokens, expected)
-
-
-def _ends(chars: Iterable[int], ratio: float) -> Iterable[int]:
-    return (tokens_of(one, ratio) for one in chars)
 
 
 def _pixel_steps(image: ImageDemand) -> float:

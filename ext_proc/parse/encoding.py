@@ -37,6 +37,8 @@ def decoded(body: bytes, content_encoding: str | None, max_bytes: int) -> bytes:
     Raises Refusal: body-too-large, unsupported-encoding, or invalid-request for bytes in another encoding than said.
     """
     _check_size(len(body), max_bytes)
+    if not content_encoding:
+        return body
     encodings = [name for part in (content_encoding or "").split(",") if (name := part.strip().lower()) != ""]
     encodings = [name for name in encodings if name != "identity"]
     if not encodings or not body:

@@ -54,6 +54,8 @@ def asks_for_diffusion(body: Body, extra: Extra | None) -> bool:
 
 
 def _names_diffusion(fields: Body | Extra) -> bool:
+    if fields.num_inference_steps is fields.width is NULL:
+        return False
     if not is_null(fields.num_inference_steps):
         return True
     return not (is_null(fields.width) or is_null(fields.height))

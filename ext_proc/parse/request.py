@@ -15,6 +15,7 @@ from ext_proc.parse.scalars import NULL
 from tidegate.domain.request import RequestInfo
 
 _FORM = "multipart/form-data"
+_JSON = "application/json"
 
 
 def parse_request(
@@ -39,7 +40,9 @@ def parse_request(
 
 def is_form(content_type: str | None) -> bool:
     """Whether a body of this type is a form with parts."""
-    return content_type is not None and content_type.partition(";")[0].strip().lower() == _FORM
+    if content_type is None or content_type == _JSON:
+        return False
+    return content_type.partition(";")[0].strip().lower() == _FORM
 
 
 def _form_info(form: Form, endpoint: Endpoint) -> RequestInfo:

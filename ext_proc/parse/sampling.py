@@ -52,6 +52,8 @@ def sequences(body: Body, sampling: Sampling, endpoint: Endpoint, kind: Kind, pr
         return 1
     if not endpoint.samples or kind is Kind.IMAGE:
         return prompts
+    if sampling is _NO_SAMPLING and body.n is body.best_of is body.beam_width is NULL:
+        return prompts
     each = max(
         1,
         count(body.n, "n") or 1,

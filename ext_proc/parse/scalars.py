@@ -20,6 +20,9 @@ NULL: Final = msgspec.Raw(b"null")
 LONGEST_NUMBER: Final = 4300
 """Digits beyond which Python, and so a Python engine, refuses to read an integer."""
 
+_SHORT_NUMBER: Final = 18
+"""Digits of a number that is below LARGEST_COUNT whatever they are."""
+
 _INTEGER: Final = re.compile(rb"[+-]?[0-9]{1,%d}" % LONGEST_NUMBER)
 _FLOAT: Final = re.compile(rb"[+-]?[0-9]{1,64}(?:\.[0-9]{0,64})?(?:[eE][+-]?[0-9]{1,8})?")
 _FLAGS: Final = {b"true": 1, b"false": 0}  # numbers to pydantic
@@ -40,6 +43,8 @@ def integer(raw: msgspec.Raw, name: str) -> int | None:
     if raw is NULL:
         return None
     text = bytes(raw)
+    if text.isdigit() and len(text) <= _SHORT_NUMBER:
+        return int(text)
     if text in _FLAGS:
         return _FLAGS[text]
     if text[0] == _QUOTE:

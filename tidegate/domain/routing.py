@@ -40,6 +40,8 @@ class Api(StrEnum):
     COUNT_TOKENS = "count_tokens"
     UNKNOWN = "unknown"
 
+    __hash__ = str.__hash__  # that of Enum is written in Python, and this one is hashed several times a request
+
 
 @dataclass(frozen=True, slots=True)
 class TokenRange:

@@ -25,6 +25,8 @@ class Band(StrEnum):
     NORMAL = "normal"
     LOW = "low"
 
+    __hash__ = str.__hash__  # that of Enum is written in Python
+
 
 @dataclass(frozen=True, slots=True)
 class RequestClass:
@@ -54,6 +56,11 @@ class Classes:
         self._default = self._named.setdefault(DEFAULT_NAME, DEFAULT)
         self._matched = tuple(one for one in classes if one.name != DEFAULT_NAME)
         self._by_header = by_header
+
+    @property
+    def only(self) -> RequestClass | None:
+        """The class of every request, where neither what is asked nor a header decides."""
+        return None if self._matched or (self._by_header and len(self._named) > 1) else self._default
 
     @property
     def names(self) -> tuple[str, ...]:

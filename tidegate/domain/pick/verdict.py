@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import StrEnum
+
+import msgspec
 
 
 class Verdict(StrEnum):
@@ -22,18 +23,16 @@ class Verdict(StrEnum):
     CLOSED = "closed"
 
 
-@dataclass(frozen=True, slots=True)
-class Scored:
+class Scored(msgspec.Struct, frozen=True):
     """A replica that was named. `cost` is in seconds under the cost policy; `parts` are its terms by name."""
 
     address: str
     destination: str
     cost: float
-    parts: Mapping[str, float] = field(default_factory=dict)
+    parts: Mapping[str, float] = msgspec.field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class Pick:
+class Pick(msgspec.Struct, frozen=True):
     """The outcome of one pick: up to two replicas, best first."""
 
     verdict: Verdict
