@@ -33,7 +33,7 @@ def page_of(source: Collector, accept: str | None, accept_encoding: str | None) 
     """
     try:
         encode, content_type = choose_encoder(accept or "")
-    except ValueError:  # a version that is no number
+    except (TypeError, ValueError):  # a version that is no number
         encode, content_type = generate_latest, CONTENT_TYPE_PLAIN_0_0_4
     body, headers = encode(source), {"Content-Type": content_type, "Vary": "Accept, Accept-Encoding"}
     if not gzip_accepted(accept_encoding or ""):
