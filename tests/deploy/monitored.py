@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import httpx
 
 
-@dataclass(frozen=True)
 class Prometheus:
     """A running one, at `url`."""
 
-    url: str
+    def __init__(self, url: str) -> None:
+        self._client = httpx.Client(base_url=url, timeout=10)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._client.close()
 
     def query(self, expr: str) -> list[dict[str, Any]]:
         """The series of an expression, now. A query that Prometheus refuses is a failure."""
-        answer = httpx.get(f"{self.url}/api/v1/query", params={"query": expr}, timeout=10).json()
+        answer = self._client.get("/api/v1/query", params={"query": expr}).json()
         assert answer["status"] == "success", f"{expr}: {answer['error']}"
         return answer["data"]["result"]
 
     def alerts(self) -> list[dict[str, Any]]:
         """Pending and firing ones."""
-        return httpx.get(f"{self.url}/api/v1/alerts", timeout=10).json()["data"]["alerts"]
+        return self._client.get("/api/v1/alerts").json()["data"]["alerts"]

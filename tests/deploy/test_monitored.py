@@ -47,7 +47,8 @@ def test_every_panel_returns_data_under_load(world: World) -> None:
 @pytest.mark.redis
 def test_alerts_act_at_envoy_and_are_undone_when_the_cause_is_gone(world: World) -> None:
     """A queue that waits, and engines that fail, at once; then neither."""
-    assert (world.retries(FULL), world.retries(FAILING)) == (2, 2)
+    world.up.redis("HSET", "tidegate:tune", "heal.retries_off_at", "1", "heal.reduce_at", "1")  # alerts alone act
+    wait_until(lambda: (world.retries(FULL), world.retries(FAILING)) == (2, 2), what="retries as the file says")
     world.fault(FAILING, "error")
     with Load(world.up.gateway, LONG, threads=16), Load(world.up.gateway, chat(FAILING), threads=2):
         fired = world.wait("queue alert", lambda: world.fires("TidegateQueueLatencyHigh", FULL))

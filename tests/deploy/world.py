@@ -37,12 +37,9 @@ class World:
     """A local cluster, its Prometheus and Alertmanager, and the engine of each cluster."""
 
     up: Up
+    prometheus: Prometheus
     engines: dict[str, str]
     took: dict[str, float] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        self.prometheus = Prometheus(self.up.ready["prometheus"])
-        self._admin = self.up.ready["envoy_admin"]
 
     def fires(self, alert: str, cluster: str) -> bool:
         """Whether Prometheus says so."""
@@ -56,7 +53,8 @@ class World:
 
     def retries(self, cluster: str) -> int:
         """Of the cluster's routes, from Envoy's own config dump."""
-        dump = httpx.get(f"{self._admin}/config_dump?resource=dynamic_route_configs", timeout=10).json()
+        admin = self.up.ready["envoy_admin"]
+        dump = httpx.get(f"{admin}/config_dump?resource=dynamic_route_configs", timeout=10).json()
         (found,) = {retries for name, retries in _routes(dump) if name == cluster}
         return found
 
@@ -91,14 +89,16 @@ def _routes(dump: dict[str, Any]) -> Iterator[tuple[str, int]]:
 def running(folder: Path) -> Iterator[World]:
     """A world from its start to its end, with the shipped files made quick."""
     engines = Engines()
-    addresses = {name: f"127.0.0.1:{take_free_port()}" for name in (FULL, FAILING, "stable", "canary")}
+    addresses = {name: f"127.0.0.1:{take_free_port()}" for name in (FULL, FAILING, "stable")}
     try:
         for name, address in addresses.items():
             sizes = SIZES if name == FULL else ("--time-scale", "50")
             engines.start(address, "--model", name, "--model", SPLIT, *sizes)
-        up = start_up(folder, "--prometheus", "--monitoring-files", str(quick_files(folder)), config=_config(addresses))
+        config = _config({**addresses, "canary": addresses["stable"]})
+        up = start_up(folder, "--prometheus", "--monitoring-files", str(quick_files(folder)), config=config)
         try:
-            yield World(up, addresses)
+            with Prometheus(up.ready["prometheus"]) as prometheus:
+                yield World(up, prometheus, addresses)
         finally:
             stop_up(up)
     finally:
