@@ -219,6 +219,7 @@ def _start_tasks(
                 OUTPUTS: outputs.shared(),
                 "tls_not_after_ms": tls and tls.not_after_ms,
                 "queues": gates.report(clock()),
+                "unserved_at_ms": fleet.unserved(),
                 "silent_versions": versions.silent(),
             }
             await store.beat(SERVICE, instance_name(), told, ttl_ms=BEAT_TTL_MS)
