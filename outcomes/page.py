@@ -44,7 +44,6 @@ class Page(Collector):
         yield from self._of_streams()
         yield from self._of_replicas()
         yield from self._of_models()
-        yield from self._of_versions()
         yield from self._times()
         yield from self._latencies()
         yield from self._burning()
@@ -87,19 +86,6 @@ class Page(Collector):
         for (reason, model), count in self._book.refusals.items():
             refusals.add_metric([reason, model], count)
         yield refusals
-
-    def _of_versions(self) -> Iterator[Metric]:
-        versions = CounterMetricFamily(
-            f"{PREFIX}_version_requests",
-            "Requests that ended, by version of a split model",
-            labels=["model", "version", "ending"],
-        )
-        now_ms = self._clock_ms()
-        for model, named in self._book.versions.items():
-            for cluster, version in named.items():
-                for ending, count in zip(ENDINGS, version.told(now_ms).ever, strict=True):
-                    versions.add_metric([model, cluster, ending], count)
-        yield versions
 
     def _times(self) -> Iterator[Metric]:
         first = HistogramMetricFamily(f"{PREFIX}_first_byte_seconds", "Time until the first byte", labels=["cluster"])
