@@ -20,10 +20,12 @@ from simulator.http.omni_metrics import OmniCollector
 from simulator.http.pages import Pages, Probes
 from simulator.http.record import Record
 from simulator.http.server import Handler, build, diffusion_routes, llm_routes
+from simulator.http.traces import TRACED_AS, RequestTraces
 from simulator.http.vllm_metrics import VllmCollector
-from tidegate import runtime, telemetry
+from tidegate import runtime, telemetry, tracing
 from tidegate.domain.errors import ConfigError
 from tidegate.settings.services import EngineSimSettings
+from tidegate.tracing import Spans
 
 _SHUTDOWN_SECONDS = 1.0
 _KV_BLOCKS = 4096
@@ -41,19 +43,21 @@ class EngineHandle:
         self._driver.stop()
 
 
-async def start(settings: EngineSimSettings, registry: CollectorRegistry | None = None) -> EngineHandle:
-    """Serve in this event loop. `registry` (its own by default) gets the engine's families.
+async def start(
+    settings: EngineSimSettings, registry: CollectorRegistry | None = None, spans: Spans | None = None
+) -> EngineHandle:
+    """Serve in this event loop. `registry` (its own by default) gets the engine's families, `spans` its requests.
 
     Raises ConfigError when the settings make no engine or the port is taken.
     """
     registry = registry or CollectorRegistry()
-    routes, driver, length = _model(settings, registry)
+    routes, driver, length = _model(settings, registry, spans)
     for collector in (ProcessCollector, PlatformCollector, GCCollector):
         collector(registry=registry)
     faults, record = _faults(settings), Record(settings.record_requests)
     pages = Pages(settings.model, length, registry, lambda: driver.version)
     identity = [""]
-    app = build(routes, pages, Probes(faults, record), faults, record, identity)
+    app = build(routes, pages, Probes(faults, record), faults, record, identity, traced=spans is not None)
     runner = web.AppRunner(
         app,
         access_log=None,
@@ -78,7 +82,9 @@ async def serve(settings: EngineSimSettings) -> None:
     registry = CollectorRegistry()  # of the process; the engine's own page holds what a real engine's does
     service = runtime.Service("engine-sim", registry)
     page = telemetry.MetricsPage(registry, lambda: None)
-    handle = await start(settings)
+    instance = f"{settings.host}:{settings.port}"
+    spans = tracing.open_spans(settings.otlp_endpoint, settings.otlp_protocol, TRACED_AS, instance, registry)
+    handle = await start(settings, spans=spans)
     await page.start(settings.metrics_listen)
     stopped = asyncio.create_task(service.run_until_stopped())
     await asyncio.sleep(0)  # signals are handled before anyone learns the address
@@ -87,10 +93,12 @@ async def serve(settings: EngineSimSettings) -> None:
     await stopped
     await page.stop()
     await handle.stop()
+    if spans is not None:
+        await spans.stop()
 
 
 def _model(
-    settings: EngineSimSettings, registry: CollectorRegistry
+    settings: EngineSimSettings, registry: CollectorRegistry, spans: Spans | None
 ) -> tuple[dict[str, Handler], Driver[Any], int | None]:
     """The engine of the wanted kind: its routes, its driver and its context length."""
     created = time.time()
@@ -104,6 +112,7 @@ def _model(
         llm = Llm(_engine_params(settings), settings.model, settings.seed, settings.time_scale)
     except ValueError as exc:
         raise ConfigError([f"engine-sim: {exc}"]) from exc
+    llm.traces = None if spans is None else RequestTraces(spans, settings.model[0])
     registry.register(VllmCollector(llm, created))
     return llm_routes(llm), llm.driver, settings.max_model_len
 

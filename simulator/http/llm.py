@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from time import time_ns
 from types import TracebackType
 from typing import NamedTuple, Self
 from zlib import crc32
@@ -13,6 +14,7 @@ from simulator.engine import Engine, EngineParams, FinishReason, Output, OutputL
 from simulator.http.driver import Driver, Ticket
 from simulator.http.errors import bad_request, unknown_model
 from simulator.http.text import BYTES_PER_TOKEN, Prompt, Words, chain
+from simulator.http.traces import RequestTraces
 from simulator.http.vllm_stats import VllmStats
 
 
@@ -39,6 +41,7 @@ class Generation:
 
     def __init__(self, llm: Llm, ask: Ask, ticket: Ticket[Sequence], texts: list[str]) -> None:
         self._llm, self._ask, self._ticket, self.texts = llm, ask, ticket, texts
+        self._began_ns = time_ns()
 
     async def __aenter__(self) -> Self:
         return self
@@ -49,6 +52,9 @@ class Generation:
         if not self._ticket.pending and self._ask.max_tokens != 0:
             longest = max(sequence.generated for sequence in self.sequences)
             self._llm.stats.answered(self._ask.n, self._llm.limit(self._ask), longest)
+        if not self._ticket.pending and self._llm.traces is not None:
+            limit = self._llm.limit(self._ask)
+            self._llm.traces.answered(self.sequences, self._began_ns, self.prompt_tokens, limit, self._ask.n)
         self._llm.driver.close(self._ticket)
 
     @property
@@ -103,6 +109,7 @@ class Llm:
         self.engine = Engine(params)
         self.stats = VllmStats(self.engine)
         self.driver: Driver[Sequence] = Driver(self.engine, time_scale, self.stats.observe)
+        self.traces: RequestTraces | None = None
         self._words = Words(seed)
         self._lengths = OutputLengths(random.Random(seed))  # noqa: S311 - a model's randomness, not a secret
 

@@ -18,6 +18,7 @@ from simulator.http.pooling import PoolingApi
 from simulator.http.record import Record
 from simulator.http.responses import ResponsesApi
 from simulator.http.tokens import TokensApi
+from simulator.http.traces import remember_parent
 
 ENGINE_HEADER = "x-sim-engine"
 MAX_BODY_BYTES = 64 * 2**20
@@ -56,7 +57,14 @@ def diffusion_routes(diffusion: Diffusion) -> dict[str, Handler]:
 
 
 def build(
-    routes: dict[str, Handler], pages: Pages, probes: Probes, faults: Faults, record: Record, identity: list[str]
+    routes: dict[str, Handler],
+    pages: Pages,
+    probes: Probes,
+    faults: Faults,
+    record: Record,
+    identity: list[str],
+    *,
+    traced: bool = False,
 ) -> web.Application:
     """An application. Every response names the first of `identity`, which may be filled in once bound."""
 
@@ -64,6 +72,8 @@ def build(
     async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
         if request.path.startswith(_OWN_PATHS):
             return await _answer(request, handler)
+        if traced:
+            remember_parent(request)
         if record.enabled and request.path not in _PROBE_PATHS:
             await record.add(request)
         try:
