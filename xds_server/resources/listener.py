@@ -129,7 +129,8 @@ def ext_proc_filter(headers: Iterable[str], more: Iterable[str] = ()) -> Any:
     namespaces = ext_proc_pb2.MetadataOptions.MetadataNamespaces(untyped=untyped)
     return ext_proc_pb2.ExternalProcessor(
         grpc_service=grpc_service_pb2.GrpcService(
-            envoy_grpc=grpc_service_pb2.GrpcService.EnvoyGrpc(cluster_name=EXT_PROC_CLUSTER)
+            # x-forwarded-for and its like on every stream: what ext_proc reads of a client, it asks for.
+            envoy_grpc=grpc_service_pb2.GrpcService.EnvoyGrpc(cluster_name=EXT_PROC_CLUSTER, skip_envoy_headers=True)
         ),
         failure_mode_allow=True,
         processing_mode=mode(
