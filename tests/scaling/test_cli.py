@@ -10,7 +10,8 @@ from prometheus_client import CollectorRegistry
 from controller.scaling.duty import Scaling
 from controller.scaling.metrics import ScaleMetrics
 from tests.cli.conftest import Desk
-from tests.controller.world import TOPOLOGY
+from tests.controller.world import TOPOLOGY, A
+from tidegate.domain.actions.act import Act, Deed, Kind
 from tidegate.store.ports import Store
 
 KEY = "tidegate:tune:phi-3"
@@ -99,3 +100,19 @@ def test_a_dry_run_changes_nothing(desk: Desk) -> None:
     said = desk.run("scale", "set", "phi-3", "3", "--dry-run").out
     assert said == "tune:phi-3 scale.replicas: - → 3\nnothing was changed (--dry-run)\n"
     assert desk.redis("EXISTS", KEY) == "0"
+
+
+def test_explain_says_that_a_replica_is_reduced_and_by_what(desk: Desk) -> None:
+    deed = Deed(kind=Kind.REDUCE, cluster="phi-3", replica=A, ratio=0.25)
+    cause = "self-healing: 50% of 100 requests were faults"
+    act = Act(id="ab12", deed=deed, rule="self-healing", cause=cause, since_ms=1)
+    whole = int(desk.weight(A))
+    desk.ask(lambda store: store.write_acts("self-healing", [act], []))
+    desk.decide(a=0.4, b=0.75)
+    assert int(desk.weight(A)) == pytest.approx(whole / 4, rel=0.05)
+    said = desk.run("explain", "phi-3", A).out
+    assert "reduced to × 0.25 by act ab12" in said
+    assert "of rule self-healing holds for" in said
+    assert cause in said
+    told = json.loads(desk.run("explain", "phi-3", A, "--json").out)["replicas"][0]["acts"]
+    assert [(one["id"], one["cause"]) for one in told] == [("ab12", cause)]

@@ -330,3 +330,31 @@ def test_an_order_has_a_number_and_maybe_an_end(text: str, replicas: int | None,
 def test_what_is_no_order_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="auto or a whole number"):
         ORDER.read(text)
+
+
+# --- a day in minutes ---------------------------------------------------------------------------------------
+
+START_SECONDS = 90
+"""From a target that rises to a replica that serves."""
+
+
+def test_a_morning_rush_is_followed_and_the_evening_given_back() -> None:
+    """Demand of 1 replica rises to 12 within five minutes, stays for half an hour, and falls to 1 again."""
+    now_ms, after, began = 1_000_000, course(2), [(0, 2)]
+    overloaded, changes = 0, 0
+    for second in range(2 * 3600):
+        demand = 1.0 + 11.0 * min(1.0, second / 300) if second < 2_100 else 1.0
+        ready = min(after.target.desired, max(n for at, n in began if second - at >= START_SECONDS or not at))
+        full = demand / ready
+        crew = Crew(ready=ready, coming=after.target.desired - ready, load=min(1.0, full), backlog=max(0.0, full - 1))
+        before, after = after.target.desired, decide(after, crew, FREE, DEFAULT, now_ms)
+        if after.target.desired != before:
+            changes += 1
+            began = [(at, n) for at, n in began if n <= after.target.desired] + [(second, after.target.desired)]
+        if second == 1_500:
+            assert math.ceil(12 / DEFAULT.up_at) <= after.target.desired <= math.ceil(12 / DEFAULT.aim)
+        overloaded += full > 1.0 and second > 900
+        now_ms += LOOK_MS
+    assert overloaded == 0
+    assert after.target.desired == 2
+    assert changes <= 9

@@ -12,6 +12,7 @@ from rich.markup import escape
 from tidegate.cli.connection import Target, on_cluster
 from tidegate.cli.look import age, bar, new_console, new_table
 from tidegate.cli.orders import Scene, known_cluster, known_replica, look
+from tidegate.domain.actions.act import Act
 from tidegate.domain.lifetime import duration_text
 from tidegate.domain.load import LoadWeights
 from tidegate.domain.shares import shares
@@ -31,15 +32,18 @@ def explain(
 ) -> None:
     """Say why each replica of a cluster has its weight: the load's parts, capacity, and who ordered what."""
 
-    async def ask(store: Store) -> tuple[Scene, Mapping[str, Any], dict[str, str]]:
+    async def ask(store: Store) -> tuple[Scene, Mapping[str, Any], dict[str, str], dict[str, Act]]:
         scene = await look(store, target)
-        return scene, (await store.explain([cluster]))[cluster], await store.rejected()
+        acts = {act.id: act for act in await store.acts()}
+        return scene, (await store.explain([cluster]))[cluster], await store.rejected(), acts
 
-    scene, why, rejected = target.ask(ask)
+    scene, why, rejected, acts = target.ask(ask)
     known_cluster(scene, cluster)
     if endpoint is not None:
         known_replica(scene, cluster, endpoint, force=False)
     report = _report(scene, cluster, endpoint, why, rejected)
+    for one in report["replicas"]:
+        one["acts"] = [_act(acts[name]) for name in (one.get("act"),) if name in acts]
     if json_output:
         print(json.dumps(report, indent=1))
     else:
@@ -68,6 +72,11 @@ def _report(
         },
         "rejected": {key: said for key, said in rejected.items() if _concerns(key, cluster)},
     }
+
+
+def _act(act: Act) -> dict[str, Any]:
+    """Whom to ask why a replica is reduced: the rule, what made it act, and since when."""
+    return {"id": act.id, "rule": act.rule, "cause": act.cause, "since_ms": act.since_ms, "until_ms": act.until_ms}
 
 
 def _load_weights(cluster: str, good: Mapping[str, Mapping[str, str]]) -> dict[str, float]:
@@ -117,6 +126,9 @@ def words(one: Mapping[str, Any], weights: Mapping[str, float], now_ms: int) -> 
     share = one.get("traffic_ratio")
     part = "" if share is None else f", {share:.1%} of the cluster's traffic by weight"
     yield f"Its weight is {_shown(one['weight'])} of 1000{part}: {_printable(one['reason'])}."
+    for act in one.get("acts", ()):
+        since = age(now_ms - act["since_ms"])
+        yield f"Act {act['id']} of rule {act['rule']} holds for {since}: {_printable(act['cause'])}."
     orders = list(_orders(one, now_ms))
     yield from orders
     if orders and one.get("automatic") is not None:
