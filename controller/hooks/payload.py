@@ -64,7 +64,7 @@ def _alert(said: Any, of_all: Any, now_ms: int) -> Alert:
         raise Garbage("an alert has no `labels`")
     named = {name: value for name, value in labels.items() if isinstance(value, str)}
     status = said.get("status", of_all)
-    if status not in {"firing", "resolved"}:
+    if status not in ("firing", "resolved"):  # a tuple: what came may be unhashable
         raise Garbage("an alert's `status` is neither firing nor resolved")
     return Alert(named.get(ALERT_NAME, ""), named, status == "firing", _time_ms(said.get("startsAt"), now_ms))
 
