@@ -30,6 +30,7 @@ from bench import (
     pick_cost,
     picks_shared,
     report,
+    rollouts,
     splits,
     weight_shift,
     xds_process,
@@ -90,6 +91,7 @@ APART: dict[str, tuple[str, Callable[[float], list[dict[str, Any]]]]] = {
         "from redis-cli HSET of a split to traffic, and shadows",
         lambda seconds: splits.measure(round(15 * seconds), round(200 * seconds)),
     ),
+    "rollouts": ("five canaries, and what becomes of them", lambda _: rollouts.measure()),
     "weight-shift": (
         "from redis-cli HSET to traffic on a real Envoy",
         lambda seconds: weight_shift.measure(round(15 * seconds)),

@@ -3,7 +3,8 @@
 `tidegate up` with a model in two versions; one rollout after the other, whose canary has faults, is slow, is as good as
 stable, gets hardly any request, or meets a client that sends nonsense. Users come in at a steady pace, and this process
 keeps its own figures of what they got. The moment of enough evidence is when the rule, asked about these figures alone,
-finds the canary worse; the time is from there until the last request that was sent to it.
+finds the canary worse, or when the requests that the controller decided on had been answered, if that is earlier; the
+time is from there until the last request that was sent to the canary.
 """
 
 from __future__ import annotations
@@ -31,10 +32,10 @@ from tidegate.domain.outcomes.sketch import key_of
 from tidegate.domain.outcomes.version import Figures
 from tidegate.domain.rollout.course import GOING, Phase, State
 from tidegate.domain.rollout.plan import read_plan
-from tidegate.domain.rollout.rule import ALARMS, Verdict, judge
+from tidegate.domain.rollout.rule import ALARMS, Verdict, judge, judged
 from tidegate.domain.wire import CLUSTER_HEADER
 from tidegate.store.redis import RedisStore
-from tidegate.store.rollouts import ORDER, STATE, decode_state, rollout_key
+from tidegate.store.rollouts import FIGURES, ORDER, STATE, decode_evidence, decode_state, rollout_key
 
 MODEL: Final = "m"
 STABLE: Final = "stable"
@@ -81,8 +82,11 @@ class Own:
 
     answers: list[tuple[float, float, str, int, float]] = field(default_factory=list)
 
-    def enough_at(self, share: float, since: float) -> float | None:
-        """When the rule finds the canary worse by these figures alone; None: never."""
+    def enough_at(self, share: float, since: float, decided: int) -> float | None:
+        """When the rule finds the canary worse by these figures alone, or at the latest when what decided was there.
+
+        `decided` is how many judged requests of the canary that was.
+        """
         limits = read_plan({"to": CANARY}, ((STABLE, 1000),), (STABLE, CANARY)).limits
         seen = {STABLE: Figures(), CANARY: Figures()}
         for sent, ended, version, status, ms in sorted(self.answers, key=lambda one: one[1]):
@@ -90,7 +94,7 @@ class Own:
                 continue
             _count(seen[version], status, ms)
             worse = version == CANARY and judge(seen[CANARY], seen[STABLE], limits, share).verdict is Verdict.WORSE
-            if worse:
+            if worse or judged(seen[CANARY]) >= decided:
                 return ended
         return None
 
@@ -132,7 +136,7 @@ async def _engines() -> AsyncIterator[dict[str, tuple[str, Engine]]]:
     """By version, its address and the engine."""
     runners, found = [], {}
     for number, name in enumerate((STABLE, CANARY)):
-        engine, app = Engine(random.Random(number)), web.Application()
+        engine, app = Engine(random.Random(f"{name} {number}")), web.Application()
         app.router.add_get("/{path:.*}", _page)
         app.router.add_post("/{path:.*}", engine.answer)
         runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
@@ -201,7 +205,8 @@ class Bench:
             await asyncio.sleep(2)
         stop.set()
         await asyncio.gather(load, *([burst] if burst else []))
-        return _rows(scenario, own, state, began)
+        evidence = decode_evidence((await self._store.rollouts([MODEL]))[0].get(MODEL, {}).get(FIGURES))
+        return _rows(scenario, own, state, began, judged(evidence.seen(CANARY)))
 
     async def _fresh(self) -> None:
         """All for stable, and no rollout."""
@@ -261,7 +266,7 @@ class Bench:
         own.answers.append((sent, ended, version, answer.status, (ended - sent) * 1000))
 
 
-def _rows(scenario: Scenario, own: Own, state: State, began: float) -> list[dict[str, Any]]:
+def _rows(scenario: Scenario, own: Own, state: State, began: float, decided: int) -> list[dict[str, Any]]:
     as_wished = state.phase is scenario.ends if scenario.ends else state.phase is Phase.RUNNING and state.step == 0
     rows = [
         _row(scenario, f"ends {state.phase.replace('_', ' ')}: {state.why}", float(as_wished), "", 1.0),
@@ -269,7 +274,7 @@ def _rows(scenario: Scenario, own: Own, state: State, began: float) -> list[dict
         _row(scenario, "from its start to its end", time.monotonic() - began, "s", None),
     ]
     if scenario.ends is Phase.ROLLED_BACK:
-        enough = own.enough_at(ALARMS / len(scenario.steps.split(",")) / 2, began)
+        enough = own.enough_at(ALARMS / len(scenario.steps.split(",")) / 2, began, decided)
         seconds = float("inf") if enough is None else max(0.0, own.last_of_the_canary() - enough)
         rows.append(_row(scenario, "from enough evidence to the last request sent to it", seconds, "s", TARGET_SECONDS))
     return rows
