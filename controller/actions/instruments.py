@@ -13,6 +13,7 @@ from prometheus_client.registry import Collector
 
 from controller.actions.audit import Turn
 from tidegate.domain.actions.act import Act, Kind
+from tidegate.store.acts import ALERTS
 
 SILENT_SECONDS: Final = 5.0
 """After which the last look says nothing: another controller leads."""
@@ -23,7 +24,7 @@ class ActionInstruments(Collector):
 
     def __init__(self, registry: CollectorRegistry, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._registry, self._monotonic = registry, monotonic
-        self._in_force: Tally[str] = Tally()
+        self._in_force: dict[str, Tally[str]] = {}
         self._looked_at: float | None = None
         self._turns = Counter(
             "tidegate_actions_total",
@@ -33,9 +34,9 @@ class ActionInstruments(Collector):
         )
         registry.register(self)
 
-    def looked(self, acts: Iterable[Act]) -> None:
-        """These are in force; those that are dry runs are not."""
-        self._in_force = Tally(str(act.deed.kind) for act in acts if not act.dry_run)
+    def looked(self, acts: Iterable[Act], source: str = ALERTS) -> None:
+        """These of `source` are in force; those that are dry runs are not."""
+        self._in_force[source] = Tally(str(act.deed.kind) for act in acts if not act.dry_run)
         self._looked_at = self._monotonic()
 
     def turned(self, turn: Turn, act: Act) -> None:
@@ -47,7 +48,7 @@ class ActionInstruments(Collector):
         family = GaugeMetricFamily("tidegate_actions_in_force", "Acts in force", labels=["kind"])
         if self._looked_at is not None and self._monotonic() - self._looked_at < SILENT_SECONDS:
             for kind in Kind:
-                family.add_metric([kind], self._in_force[kind])
+                family.add_metric([kind], sum(tally[kind] for tally in self._in_force.values()))
         yield family
 
     def close(self) -> None:

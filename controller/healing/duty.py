@@ -76,6 +76,7 @@ class Healing:
         if acts != tuple(written):
             await self._write(acts, now_ms, lease)
         self._acts = acts
+        self._instruments.looked(acts, SOURCE)
 
     def _decided(self, seen: Minute, rules: Mapping[str, HealSettings], now_ms: int) -> tuple[Act, ...]:
         now = self._seconds()

@@ -173,6 +173,7 @@ async def test_where_all_fail_alike_retries_are_cut_and_nobody_is_reduced(world:
     [act] = await world.store.acts(SOURCE)
     assert (act.deed.kind, act.deed.to, act.rule) == (Kind.RETRIES, 0, "self-healing")
     assert (await world.store.effects()).retries == {CLUSTER: 0}
+    assert world.registry.get_sample_value("tidegate_actions_in_force", {"kind": "retries"}) == 1
     await world.look(a=ended(served=93, fault=7), b=ended(served=93, fault=7))
     assert (await world.store.effects()).retries == {CLUSTER: 0}
     await world.look(a=ended(served=96, fault=4), b=ended(served=96, fault=4))
