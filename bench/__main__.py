@@ -23,6 +23,7 @@ from bench import (
     ext_proc_cpu,
     fallback,
     leader_takeover,
+    metrics_cost,
     outcomes_cost,
     outcomes_truth,
     page_parse,
@@ -78,6 +79,10 @@ APART: dict[str, tuple[str, Callable[[float], list[dict[str, Any]]]]] = {
         lambda seconds: picks_shared.measure(2 * seconds),
     ),
     "outcomes": ("the access log at 2,000 requests/s", lambda seconds: outcomes_cost.measure(2 * seconds)),
+    "metrics": (
+        "ext_proc with metrics and traces against one without",
+        lambda seconds: metrics_cost.measure(10 * seconds),
+    ),
     "outcomes-truth": (
         "what Envoy tells against a client's own figures",
         lambda seconds: outcomes_truth.measure(8 * seconds),
