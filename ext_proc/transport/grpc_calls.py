@@ -49,7 +49,7 @@ _NOT_GRPC: Final = b"\x08\x03415"  # `:status 415`: name 8 of the static table, 
 
 _TIMEOUT: Final = re.compile(rb"([0-9]{1,8})([HMSmun])")
 _SECONDS: Final = {b"H": 3600.0, b"M": 60.0, b"S": 1.0, b"m": 1e-3, b"u": 1e-6, b"n": 1e-9}
-_MOST_MESSAGE_CHARACTERS: Final = 100
+_MOST_MESSAGE_CHARACTERS: Final = 1_000
 _MOST_KEPT_ALIVE: Final = 4
 """Bytes received that an unfinished message may keep alive for each byte of its own."""
 
