@@ -139,6 +139,8 @@ def _request(pairs: list[tuple[bytes, bytes]]) -> RequestHeaders:
             pseudo[name] = value
         else:
             _check_field(name, value)
+            if name == b"content-length" and fields.get(name, value) != value:
+                raise MalformedError("two content-lengths")
             fields[name] = value
     method, path, scheme = pseudo.get(b":method"), pseudo.get(b":path"), pseudo.get(b":scheme")
     if not method or not path or not scheme:

@@ -107,6 +107,26 @@ CONNECTION_ERRORS: Final = {
     "6.10 CONTINUATION on another stream": ([headers(flags=0), frame(CONTINUATION, END_HEADERS, 3, b"")], E.PROTOCOL_ERROR),
     "6.10 CONTINUATION on stream 0": ([headers(flags=0), frame(CONTINUATION, END_HEADERS, 0, b"")], E.PROTOCOL_ERROR),
     "6.10 CONTINUATION after END_HEADERS": ([headers(), frame(CONTINUATION, END_HEADERS, 1, block())], E.PROTOCOL_ERROR),
+    "4.3 a table larger than allowed": ([frame(HEADERS, END_HEADERS, 1, b"\x3f\xe1\xff\x03" + block())], E.COMPRESSION_ERROR),
+    "4.3 a change of the table's size behind a field": ([frame(HEADERS, END_HEADERS, 1, b"\x83\x20")], E.COMPRESSION_ERROR),
+    "4.3 a Huffman code of all ones": ([frame(HEADERS, END_HEADERS, 1, b"\x00\x84\xff\xff\xff\xff\x00")], E.COMPRESSION_ERROR),
+    "5.1 CONTINUATION on a half-closed stream": ([headers(flags=5), frame(CONTINUATION, END_HEADERS, 1, block())], E.PROTOCOL_ERROR),
+    "5.1 CONTINUATION on a closed stream": (
+        [headers(), frame(RST_STREAM, 0, 1, U32.pack(8)), frame(CONTINUATION, END_HEADERS, 1, block())],
+        E.PROTOCOL_ERROR,
+    ),
+    "5.1 PUSH_PROMISE on an idle stream": ([frame(PUSH_PROMISE, END_HEADERS, 1, U32.pack(2))], E.PROTOCOL_ERROR),
+    "5.1.1 a stream that was skipped is closed": ([headers(5), headers(3)], E.STREAM_CLOSED),
+    "6.2 padding of HEADERS without its length": ([frame(HEADERS, PADDED | END_HEADERS, 1, b"")], E.FRAME_SIZE_ERROR),
+    "6.4 RST_STREAM on an even stream": ([headers(), frame(RST_STREAM, 0, 2, U32.pack(8))], E.PROTOCOL_ERROR),
+    "6.5 an acknowledgement on a stream": ([frame(SETTINGS, ACK, 1, b"")], E.PROTOCOL_ERROR),
+    "6.5 SETTINGS of five bytes": ([frame(SETTINGS, 0, 0, b"12345")], E.FRAME_SIZE_ERROR),
+    "6.6 PUSH_PROMISE on stream 0": ([frame(PUSH_PROMISE, END_HEADERS, 0, U32.pack(2))], E.PROTOCOL_ERROR),
+    "6.7 an acknowledged PING of seven bytes": ([frame(PING, ACK, 0, b"1234567")], E.FRAME_SIZE_ERROR),
+    "6.9 WINDOW_UPDATE of five bytes": ([frame(WINDOW_UPDATE, 0, 0, b"abcde")], E.FRAME_SIZE_ERROR),
+    "6.9 WINDOW_UPDATE of three bytes on a stream": ([headers(), frame(WINDOW_UPDATE, 0, 1, b"abc")], E.FRAME_SIZE_ERROR),
+    "6.9 WINDOW_UPDATE on an even stream": ([headers(), update(2, 1)], E.PROTOCOL_ERROR),
+    "6.9 the reserved bit is no part of an increment": ([update(0, 1 << 31)], E.PROTOCOL_ERROR),
     "6.10 CONTINUATION behind DATA": ([headers(), data(1, b"x"), frame(CONTINUATION, END_HEADERS, 1, block())], E.PROTOCOL_ERROR),
 }  # fmt: skip
 
@@ -114,6 +134,24 @@ STREAM_ERRORS: Final = {
     "5.1 DATA on a half-closed stream": ([headers(flags=5), data(1, b"x")], E.STREAM_CLOSED),
     "5.1 HEADERS on a half-closed stream": ([headers(flags=5), headers(1, flags=5)], E.STREAM_CLOSED),
     "5.1 DATA on a stream that the client reset": ([headers(), frame(RST_STREAM, 0, 1, U32.pack(8)), data(1, b"x")], E.STREAM_CLOSED),
+    "5.1 DATA on a half-closed stream, padded": ([headers(flags=5), frame(DATA, PADDED, 1, b"\x01xx")], E.STREAM_CLOSED),
+    "6.3 PRIORITY of six bytes": ([headers(), frame(PRIORITY, 0, 1, b"\0" * 6)], E.FRAME_SIZE_ERROR),
+    "6.9 WINDOW_UPDATE of a half-closed stream by 0": ([headers(flags=5), update(1, 0)], E.PROTOCOL_ERROR),
+    "8.1.1 two lengths of one content": (
+        [headers(1, (*REQUEST, ("content-length", "3"), ("content-length", "4")))],
+        E.PROTOCOL_ERROR,
+    ),
+    "8.1.1 a length below zero": ([headers(1, (*REQUEST, ("content-length", "-1")))], E.PROTOCOL_ERROR),
+    "8.2.1 a name with a colon in it": ([headers(1, (*REQUEST, ("x:y", "1")))], E.PROTOCOL_ERROR),
+    "8.2.1 a name with a byte over 0x7f": ([headers(1, (*REQUEST, ("x\u00e4", "1")))], E.PROTOCOL_ERROR),
+    "8.2.1 a name with a control character": ([headers(1, (*REQUEST, ("x\x01", "1")))], E.PROTOCOL_ERROR),
+    "8.2.1 a value that ends with a tab": ([headers(1, (*REQUEST, ("x", "a\t")))], E.PROTOCOL_ERROR),
+    "8.2.1 a bad name in trailers": ([headers(), headers(1, (("X", "1"),), flags=5)], E.PROTOCOL_ERROR),
+    "8.2.2 proxy-connection": ([headers(1, (*REQUEST, ("proxy-connection", "1")))], E.PROTOCOL_ERROR),
+    "8.2.2 connection in trailers": ([headers(), headers(1, (("connection", "close"),), flags=5)], E.PROTOCOL_ERROR),
+    "8.3.1 an empty :method": ([headers(1, ((":method", ""), *without(":method")))], E.PROTOCOL_ERROR),
+    "8.3.1 an empty :scheme": ([headers(1, ((":scheme", ""), *without(":scheme")))], E.PROTOCOL_ERROR),
+    "8.5 CONNECT, which is not offered": ([headers(1, ((":method", "CONNECT"), (":authority", "x")))], E.PROTOCOL_ERROR),
     "6.3 PRIORITY of four bytes": ([headers(), frame(PRIORITY, 0, 1, b"\0\0\0\0")], E.FRAME_SIZE_ERROR),
     "6.9 WINDOW_UPDATE of a stream by 0": ([headers(), update(1, 0)], E.PROTOCOL_ERROR),
     "6.9.1 a stream's window over 2^31-1": ([headers(), update(1, (1 << 31) - 1)], E.FLOW_CONTROL_ERROR),
@@ -161,6 +199,22 @@ IGNORED: Final = {
     "5.1 PRIORITY on a closed stream": [headers(), frame(RST_STREAM, 0, 1, U32.pack(8)), frame(PRIORITY, 0, 1, b"\0" * 5)],
     "5.1 WINDOW_UPDATE on a closed stream": [headers(), frame(RST_STREAM, 0, 1, U32.pack(8)), update(1, 10)],
     "5.1 RST_STREAM on a closed stream": [headers(), frame(RST_STREAM, 0, 1, U32.pack(8)), frame(RST_STREAM, 0, 1, U32.pack(8))],
+    "5.1 PRIORITY on a half-closed stream": [headers(flags=5), frame(PRIORITY, 0, 1, b"\0" * 5)],
+    "5.1 WINDOW_UPDATE on a half-closed stream": [headers(flags=5), update(1, 10)],
+    "5.1 WINDOW_UPDATE by 0 on a closed stream": [headers(), frame(RST_STREAM, 0, 1, U32.pack(8)), update(1, 0)],
+    "5.3 a stream that depends on itself": [frame(PRIORITY, 0, 9, b"\0\0\0\x09\x01")],
+    "5.5 SETTINGS with flags that nobody knows": [frame(SETTINGS, 0xFE, 0, b"")],
+    "6.1 padding of no bytes": [headers(), frame(DATA, PADDED, 1, b"\0xyz")],
+    "6.1 padding that is not zero": [headers(), frame(DATA, PADDED, 1, b"\x02xyz\xff\xff")],
+    "6.4 RST_STREAM with a code that nobody knows": [headers(), frame(RST_STREAM, 0, 1, U32.pack(0xFFFF))],
+    "6.5.2 the largest values that are allowed": [
+        setting(Setting.INITIAL_WINDOW_SIZE, (1 << 31) - 1),
+        setting(Setting.MAX_FRAME_SIZE, (1 << 24) - 1),
+        setting(Setting.HEADER_TABLE_SIZE, (1 << 32) - 1),
+    ],
+    "6.5.2 ENABLE_PUSH 0 and 1": [setting(Setting.ENABLE_PUSH, 0), setting(Setting.ENABLE_PUSH, 1)],
+    "6.8 GOAWAY with a reason, and a code that nobody knows": [frame(GOAWAY, 0, 0, b"\0" * 4 + b"\xff" * 4 + b"why")],
+    "6.9.1 a window of 2^31-1": [update(0, (1 << 31) - 1 - 65_535)],
     "6.5.2 an unknown setting": [setting(0x99, 1)],
     "6.7 an acknowledged PING": [frame(PING, ACK, 0, b"12345678")],
     "6.8 GOAWAY of the client": [frame(GOAWAY, 0, 0, b"\0" * 8)],
@@ -473,3 +527,43 @@ def test_nothing_is_read_after_the_end() -> None:
     client.say(frame(PING, 0, 1, b"12345678"), headers(1))
     client.say(headers(3))
     assert client.seen.events == []
+
+
+# 5.1.2, 5.4.1, 6.5.3
+
+
+def test_a_stream_that_ended_makes_room_for_another() -> None:
+    client = Client(Limits(max_concurrent_streams=1))
+    client.say(headers(1, flags=5))
+    client.connection.send_headers(client.stream(), b"\x88", end=True)
+    client.say(headers(3))
+    assert (client.seen.names(3), client.resets()) == (["opened"], {})
+
+
+def test_goaway_names_the_last_stream_that_was_seen() -> None:
+    client = Client()
+    client.say(headers(1), headers(7), frame(PING, 0, 1, b"12345678"))
+    [told] = [f for f in client.answers() if f.kind == GOAWAY]
+    assert U32.unpack_from(told.payload)[0] == 7
+
+
+def test_of_one_setting_twice_in_a_frame_the_last_counts() -> None:
+    client = Client()
+    size = Setting.INITIAL_WINDOW_SIZE
+    client.say(frame(SETTINGS, 0, 0, frames.SETTING.pack(size, 1) + frames.SETTING.pack(size, 3)), headers())
+    client.answers()
+    client.connection.send_data(client.stream(), b"abcde")
+    assert [f.payload for f in client.answers()] == [b"abc"]
+
+
+def test_every_settings_frame_is_acknowledged_once() -> None:
+    client = Client()
+    client.say(setting(0x99, 1), frame(SETTINGS, 0, 0, b""), setting(Setting.MAX_FRAME_SIZE, 20_000))
+    assert [(f.kind, f.flags) for f in client.answers()] == [(SETTINGS, ACK)] * 3
+
+
+def test_a_reset_in_any_state_ends_the_stream_without_a_word() -> None:
+    client = Client()
+    client.say(headers(1), headers(3, flags=5), *(frame(RST_STREAM, 0, n, U32.pack(8)) for n in (1, 3)))
+    assert (client.resets(), client.connection.streams) == ({}, {})
+    assert [client.seen.names(n)[-1] for n in (1, 3)] == ["gone", "gone"]
