@@ -25,6 +25,10 @@ class Prometheus:
         assert answer["status"] == "success", f"{expr}: {answer['error']}"
         return answer["data"]["result"]
 
+    def shows(self, expr: str) -> bool:
+        """Whether a panel would show something: one series at least, and not of what cannot be told."""
+        return any(one["value"][1] != "NaN" for one in self.query(expr))
+
     def alerts(self) -> list[dict[str, Any]]:
         """Pending and firing ones."""
         return self._client.get("/api/v1/alerts").json()["data"]["alerts"]

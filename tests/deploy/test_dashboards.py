@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ def name_of(path: Path) -> str:
     return path.stem
 
 
+@cache
 def known_metrics() -> set[str]:
     """Names of docs/metrics.md as Prometheus stores them, and those of the recording rules."""
     named: set[str] = set()
@@ -78,6 +80,13 @@ def test_variables_are_those_that_queries_use(path: Path) -> None:
     variables = {one["name"] for one in board(path)["templating"]["list"]}
     used = {name for one in ASKED if one.board == path.stem for name in re.findall(r"\$\{?(\w+)", one.expr)}
     assert used - {"__rate_interval", "__range"} == variables - {"datasource"}
+
+
+@pytest.mark.parametrize("path", DASHBOARDS, ids=name_of)
+def test_titles_of_panels_differ(path: Path) -> None:
+    """A link or a sentence that names a panel means one."""
+    titles = [panel["title"] for panel in board(path)["panels"]]
+    assert len(titles) == len(set(titles))
 
 
 @pytest.mark.parametrize("path", DASHBOARDS, ids=name_of)

@@ -33,7 +33,7 @@ def test_every_panel_returns_data_under_load(world: World) -> None:
     missing = list(asked())
 
     def all_there() -> bool:
-        missing[:] = [one for one in missing if not world.prometheus.query(one.filled)]
+        missing[:] = [one for one in missing if not world.prometheus.shows(one.filled)]
         return not missing
 
     with Load(world.up.gateway, users(1), threads=1), Load(world.up.gateway, users(4), threads=1):

@@ -92,7 +92,7 @@ def running(folder: Path) -> Iterator[World]:
     addresses = {name: f"127.0.0.1:{take_free_port()}" for name in (FULL, FAILING, "stable")}
     try:
         for name, address in addresses.items():
-            sizes = SIZES if name == FULL else ("--time-scale", "50")
+            sizes = SIZES if name == FULL else ("--time-scale", "10")
             engines.start(address, "--model", name, "--model", SPLIT, *sizes)
         config = _config({**addresses, "canary": addresses["stable"]})
         up = start_up(folder, "--prometheus", "--monitoring-files", str(quick_files(folder)), config=config)

@@ -256,10 +256,57 @@ _AGENTS: Final = (
         (Query(summed("tidegate_agent_engines", "source"), "{{source}}"),),
     ),
     Panel(
-        "Lines of the access log",
+        "Lines that outcomes heard",
         Unit.PER_SECOND,
         "counted, ignored: pages of the gateway, unreadable. 0 of the last is good.",
         (Query(rate("tidegate_outcomes_entries_total", "kind"), "{{kind}}"),),
+    ),
+)
+
+_ENVOY: Final = (
+    Panel(
+        "Requests under way at engines",
+        Unit.COUNT,
+        "By cluster, over all Envoys.",
+        (
+            Query(
+                summed(
+                    "envoy_cluster_upstream_rq_active", "envoy_cluster_name", 'envoy_cluster_name!~"tidegate_.+|xds"'
+                ),
+                "{{envoy_cluster_name}}",
+            ),
+        ),
+        look=Look.STACK,
+        width=6,
+    ),
+    Panel(
+        "Clients",
+        Unit.COUNT,
+        "Connections and requests under way at the gateway, those that wait in ext_proc among them.",
+        (
+            Query('sum(envoy_http_downstream_cx_active{envoy_http_conn_manager_prefix="gateway"})', "connections"),
+            Query('sum(envoy_http_downstream_rq_active{envoy_http_conn_manager_prefix="gateway"})', "requests"),
+        ),
+        width=6,
+    ),
+    Panel(
+        "Memory",
+        Unit.BYTES,
+        "Of each Envoy. It holds whole bodies: gateway.max_request_bytes times requests bounds it.",
+        (Query(largest("envoy_server_memory_physical_size", "instance"), "{{instance}}"),),
+        width=6,
+    ),
+    Panel(
+        "Lines of the access log",
+        Unit.PER_SECOND,
+        "Written, and dropped since outcomes does not take them. 0 of those is good.",
+        (
+            Query("sum(rate(envoy_access_logs_grpc_access_log_logs_written[$__rate_interval]))", "written"),
+            Query(
+                "sum(rate(envoy_access_logs_grpc_access_log_logs_dropped[$__rate_interval])) or vector(0)", "dropped"
+            ),
+        ),
+        width=6,
     ),
 )
 
@@ -270,7 +317,8 @@ BOARD: Final = Board(
     choices=(),
     rows=(
         Row("Alive", _LIVES),
-        Row("Envoys", _XDS),
+        Row("What Envoys are told", _XDS),
+        Row("Envoys", _ENVOY),
         Row("Controller", _CONTROLLER),
         Row("Alerts that act", _ACTS),
         Row("Redis", _REDIS),
