@@ -11,6 +11,7 @@ from controller.audit import CONTROLLER
 from controller.scaling.backlog import backlogs, unserved
 from controller.scaling.metrics import Look, ScaleMetrics
 from tidegate.domain.actions.effects import Effects
+from tidegate.domain.errors import StoreRefused
 from tidegate.domain.lease import Lease
 from tidegate.domain.operators import FieldChange
 from tidegate.domain.scaling import settings as scaling
@@ -62,8 +63,8 @@ class Scaling:
         }
         courses = {**{name: course for name, course in self._courses.items() if name in self._names}, **courses}
         await self._write(courses, written, now_ms, lease)
-        await self._end_orders(keys.tunes, now_ms, lease)
         self._metrics.tell({name: Look(crews.get(name, Crew()), course) for name, course in courses.items()})
+        await self._end_orders(keys.tunes, now_ms, lease)
 
     async def _crews(self, rules: Mapping[str, ScaleSettings], now_ms: int) -> dict[str, Crew]:
         """Of every cluster that somebody has decided on. What waits is only asked where it may matter."""
@@ -114,9 +115,14 @@ class Scaling:
             why = "its time is over" if change.value is None else "its end is a time"
             what, after = tune_key(scope, ORDER.name), change.value or ""
             events.append(Event(at_ms=now_ms, who=CONTROLLER, what=what, before=text, after=after, why=why))
-        if changes:
+        if not changes:
+            return
+        try:
             await self._store.change_fields(changes, events, lease=lease)
-            await self._store.nudge()
+        except StoreRefused as exc:  # no EVAL for us
+            log.warning("the end of an order is not written down", error=str(exc))
+            return
+        await self._store.nudge()
 
 
 def settings_of(cluster: str, tunes: Tunes) -> ScaleSettings:
