@@ -75,12 +75,16 @@ def requests(begin: int, count: int) -> Iterator[bytes]:
             "user": f"user-{number}",
             "messages": [{"role": "user", "content": f"{PROMPT} {number}"}],
         }
+        names = (
+            "x-tidegate-class",
+            "x-user",
+            "x-canary",
+            "user-agent",
+            *(["x-tidegate-version"] if number % 2 else []),
+        )
         attributes = {
             PATH_ATTRIBUTE: f"/v1/chat/completions?n={number}" if number % 5 else f"/v1/path-{number}",
-            **{
-                header_attribute(name): f"{name}-{number}"
-                for name in ("x-tidegate-class", "x-user", "x-tidegate-version", "x-tidegate-canary", "user-agent")
-            },
+            **{header_attribute(name): f"{name}-{number}" for name in names},
             header_attribute("authorization"): f"Bearer {SECRET}-{number}",
         }
         yield body_message(json.dumps(body).encode() if number % 7 else b"{" + str(number).encode(), attributes)
@@ -109,6 +113,7 @@ async def test_ten_thousand_of_everything_that_clients_send_leave_ext_proc_as_it
         serving.cancel()
         await asyncio.gather(serving, return_exceptions=True)
     assert after == before
+    assert {one[0] for one in before} >= {"tidegate_ext_proc_decisions_total", "tidegate_ext_proc_split_requests_total"}
     said = f"{after} {logs}"
     assert [word for word in (SECRET, PROMPT, "user-2", "m-2") if word in said] == []
 
