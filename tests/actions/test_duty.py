@@ -135,6 +135,7 @@ async def test_an_emptied_store_gets_notices_and_acts_back(world: World) -> None
     acts = await world.store.acts()
     world.store = MemoryStore(lambda: world.now_ms)
     world.duty._store, world.lease = world.store, None
+    await world.lead("the same, by another lease")
     await world.tick()
     assert (await world.store.acts(), set(await world.store.notices()), await world.said()) == (acts, {"alert:1"}, [])
     await world.hear(world.notice(over=True))
