@@ -47,7 +47,7 @@ lab: setup  ## compare policies on generated traffic; ARGS="--load 0.75 --plot l
 	@$(BIN)/tidegate lab --trace synthetic:conversation $(ARGS)
 
 soak: setup  ## minutes of random change under traffic, on a real Envoy
-	@$(BIN)/pytest -q -m soak tests/soak $(ARGS)
+	@$(BIN)/pytest -q -m soak tests/soak tests/chaos $(ARGS)
 
 fuzz: setup  ## a million mutated bodies at the parser, and connections at HTTP/2, with a progress bar; ARGS="--seed 7"
 	@$(BIN)/python -m tests.fuzz.fuzz_parse --count 1000000 $(ARGS)
@@ -66,6 +66,7 @@ dashboards: setup  ## write the JSON of deploy/grafana/boards to deploy/grafana/
 docs: setup  ## write the pages that are made from the code
 	@$(BIN)/python -m tidegate.settings.docs > docs/settings.md
 	@$(BIN)/python -m tidegate.settings.tuning_docs > docs/tuning.md
+	@$(BIN)/python -m tests.ext_proc.http2.table
 	@$(BIN)/python -m tidegate.cli.metrics > docs/.metrics.md && mv docs/.metrics.md docs/metrics.md
 
 lock: $(VENV)/.ready  ## pin the newest versions that pyproject.toml allows

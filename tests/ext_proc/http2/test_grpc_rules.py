@@ -1,0 +1,181 @@
+"""gRPC over HTTP/2 ("PROTOCOL-HTTP2.md"), rule by rule, in raw frames: (what the client sends, the status it gets)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from struct import pack
+from typing import Final
+from urllib.parse import unquote
+
+import pytest
+from grpc import StatusCode
+from hpack import Decoder
+
+from ext_proc.transport.grpc_calls import Call, Calls
+from ext_proc.transport.http2 import frames
+from ext_proc.transport.http2.connection import Connection
+from ext_proc.transport.http2.frames import DATA, END_STREAM, FRAME_HEADER, HEADERS, PREFACE, RST_STREAM, ErrorCode
+from tests.ext_proc.http2.client import REQUEST, Fields, data, headers
+
+MOST: Final = 1_000
+
+
+class Echo:
+    """Answers each message with itself; `boom` ends the call with a status of its own."""
+
+    def __init__(self, call: Call) -> None:
+        self._call = call
+
+    def message(self, pieces: list[bytes | memoryview]) -> None:
+        message = b"".join(pieces)
+        if message == b"boom":
+            self._call.finish(StatusCode.INTERNAL, "50 % lost:\n\u00e4")
+        else:
+            self._call.send(message)
+
+    def half_closed(self) -> None:
+        self._call.finish()
+
+    def gone(self) -> None: ...
+
+
+class Talk:
+    """A client of raw frames; `fields`, `body` and `resets` are what it heard of stream 1."""
+
+    def __init__(self, *said: bytes) -> None:
+        self.timers: list[tuple[float, Callable[[], None]]] = []
+        calls = Calls(
+            {b"/service/Method": Echo}, self._after, lambda: None, max_message_bytes=MOST, max_buffered_bytes=10 * MOST
+        )
+        self.connection = calls.connection = Connection(calls)
+        self.fields: list[dict[bytes, bytes]] = []
+        self.body, self.resets, self.ended = b"", [], False
+        self._decoder = Decoder()
+        self.say(PREFACE, frames.settings({}), frames.SETTINGS_ACK, *said)
+
+    def _after(self, seconds: float, callback: Callable[[], None]) -> Callable[[], object]:
+        self.timers.append((seconds, callback))
+        return self.timers.pop
+
+    def say(self, *parts: bytes) -> None:
+        self.connection.receive(b"".join(parts), 0.0)
+        self.hear()
+
+    def hear(self) -> None:
+        raw = self.connection.sender.take()
+        while raw:
+            high, low, kind, flags, stream = FRAME_HEADER.unpack_from(raw)
+            end = 9 + (high << 8 | low)
+            if kind == HEADERS:
+                self.fields.append(dict(self._decoder.decode(raw[9:end], raw=True)))
+            elif kind == DATA:
+                self.body += raw[9:end]
+            elif kind == RST_STREAM:
+                self.resets.append(ErrorCode(int.from_bytes(raw[9:end], "big")))
+            self.ended |= kind in {HEADERS, DATA} and stream == 1 and bool(flags & END_STREAM)
+            raw = raw[end:]
+
+    @property
+    def status(self) -> StatusCode | None:
+        number = self.fields[-1].get(b"grpc-status") if self.fields else None
+        return None if number is None else next(code for code in StatusCode if code.value[0] == int(number))
+
+
+def prefixed(message: bytes, flag: int = 0) -> bytes:
+    return pack(">BI", flag, len(message)) + message
+
+
+def changed(**fields: str) -> Fields:
+    named = {f":{n}" if n in {"path", "method"} else n.replace("_", "-"): value for n, value in fields.items()}
+    return (*((name, named.pop(name, value)) for name, value in REQUEST), *named.items())
+
+
+UNKNOWN: Final = StatusCode.UNIMPLEMENTED
+STATUS: Final = {
+    "a message and its end": ([headers(), data(1, prefixed(b"x"), end=True)], StatusCode.OK),
+    "no message at all": ([headers(flags=5)], StatusCode.OK),
+    "an empty message": ([headers(), data(1, prefixed(b""), end=True)], StatusCode.OK),
+    "an end by an empty frame": ([headers(), data(1, prefixed(b"x")), data(1, b"", end=True)], StatusCode.OK),
+    "an end by trailers": ([headers(), data(1, prefixed(b"x")), headers(1, (("x", "y"),), flags=5)], StatusCode.OK),
+    "a content-type with a format": ([headers(1, changed(content_type="application/grpc+proto"), flags=5)], StatusCode.OK),
+    "fields that nobody knows": ([headers(1, (*REQUEST, ("x-any", "1"), ("grpc-encoding", "identity")), flags=5)], StatusCode.OK),
+    "another method": ([headers(1, changed(path="/service/Other"), flags=5)], UNKNOWN),
+    "another service": ([headers(1, changed(path="/other/Method"), flags=5)], UNKNOWN),
+    "a path of no method": ([headers(1, changed(path="/"), flags=5)], UNKNOWN),
+    "GET": ([headers(1, changed(method="GET"), flags=5)], UNKNOWN),
+    "a compressed message": ([headers(), data(1, prefixed(b"x", flag=1))], UNKNOWN),
+    "a message just under the limit": ([headers(), data(1, prefixed(b"x" * MOST), end=True)], StatusCode.OK),
+    "a message over the limit": ([headers(), data(1, prefixed(b"x" * (MOST + 1)))], StatusCode.RESOURCE_EXHAUSTED),
+    "a message of 4 GiB that only its prefix tells": ([headers(), data(1, b"\0\xff\xff\xff\xff")], StatusCode.RESOURCE_EXHAUSTED),
+    "an end inside a message": ([headers(), data(1, prefixed(b"abc")[:6], end=True)], StatusCode.INTERNAL),
+    "an end inside a prefix": ([headers(), data(1, b"\0\0", end=True)], StatusCode.INTERNAL),
+    "a timeout without a unit": ([headers(1, (*REQUEST, ("grpc-timeout", "5")))], StatusCode.INTERNAL),
+    "a timeout of nine digits": ([headers(1, (*REQUEST, ("grpc-timeout", "123456789S")))], StatusCode.INTERNAL),
+    "a method that fails": ([headers(), data(1, prefixed(b"boom"))], StatusCode.INTERNAL),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("rule", STATUS)
+def test_a_call_ends_with_its_status_in_trailers(rule: str) -> None:
+    sent, status = STATUS[rule]
+    talk = Talk(*sent)
+    assert (talk.status, talk.ended) == (status, True)
+    assert talk.fields[0][b":status"] == b"200"
+    assert talk.fields[0][b"content-type"] == b"application/grpc"
+    assert talk.connection.streams == {}
+
+
+@pytest.mark.parametrize("rule", STATUS)
+def test_the_status_is_the_same_byte_by_byte(rule: str) -> None:
+    sent, status = STATUS[rule]
+    talk = Talk()
+    for byte in b"".join(sent):
+        talk.say(bytes((byte,)))
+    assert talk.status is status
+
+
+@pytest.mark.parametrize("told", ["text/plain", "application/json", ""])
+def test_what_is_no_grpc_gets_415(told: str) -> None:
+    talk = Talk(headers(1, changed(content_type=told)))
+    assert [fields[b":status"] for fields in talk.fields] == [b"415"]
+    assert talk.ended
+
+
+def test_a_call_that_fails_at_once_is_told_by_trailers_alone() -> None:
+    talk = Talk(headers(1, changed(path="/other")))
+    assert len(talk.fields) == 1
+    assert {b":status", b"content-type", b"grpc-status"} <= talk.fields[0].keys()
+
+
+def test_a_status_before_the_clients_end_is_followed_by_a_reset_without_error() -> None:
+    assert Talk(headers(), data(1, prefixed(b"boom"))).resets == [ErrorCode.NO_ERROR]
+
+
+def test_grpc_message_is_percent_encoded() -> None:
+    told = Talk(headers(), data(1, prefixed(b"boom"))).fields[-1][b"grpc-message"].decode()
+    assert told.isascii()
+    assert "\n" not in told
+    assert unquote(told) == "50 % lost:\n\u00e4"
+
+
+def test_many_messages_in_one_frame_are_answered_in_order() -> None:
+    said = [b"a", b"", b"ccc"]
+    assert Talk(headers(), data(1, b"".join(map(prefixed, said)), end=True)).body == b"".join(map(prefixed, said))
+
+
+def test_what_follows_a_status_is_ignored() -> None:
+    talk = Talk(headers(), data(1, prefixed(b"boom") + prefixed(b"more")))
+    talk.say(data(1, prefixed(b"yet more"), end=True))
+    assert (talk.body, len(talk.fields), talk.connection.closed) == (b"", 1, False)
+
+
+@pytest.mark.parametrize(
+    ("told", "seconds"), [("1H", 3600), ("2M", 120), ("3S", 3), ("4m", 0.004), ("5u", 5e-6), ("6n", 6e-9), ("0S", 0)]
+)
+def test_every_unit_of_a_timeout_is_known_and_its_end_is_a_status(told: str, seconds: float) -> None:
+    talk = Talk(headers(1, (*REQUEST, ("grpc-timeout", told))))
+    [(after, passed)] = talk.timers
+    assert after == pytest.approx(seconds)
+    passed()
+    talk.hear()
+    assert talk.status is StatusCode.DEADLINE_EXCEEDED
