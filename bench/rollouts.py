@@ -185,7 +185,7 @@ class Bench:
 
     def __init__(self, session: aiohttp.ClientSession, ready: dict[str, Any], engines: dict[str, Engine]) -> None:
         self._session, self._gateway, self._engines = session, ready["gateway"], engines
-        self._store = RedisStore(ready["redis"])
+        self._store = RedisStore(ready["redis"], timeout_seconds=20.0)
         self._rng = random.Random(11)
 
     async def close(self) -> None:
