@@ -14,6 +14,9 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 from prometheus_client.samples import Exemplar, Sample
 
+from tidegate.open_metrics import open_metrics
+
+OPEN_METRICS: Final = "application/openmetrics-text"
 FAST: Final = 1
 """gzip's level: a page is mostly names that repeat, which every level finds."""
 
@@ -35,7 +38,11 @@ def page_of(source: Collector, accept: str | None, accept_encoding: str | None) 
         encode, content_type = choose_encoder(accept or "")
     except (TypeError, ValueError):  # a version that is no number
         encode, content_type = generate_latest, CONTENT_TYPE_PLAIN_0_0_4
-    body, headers = encode(source), {"Content-Type": content_type, "Vary": "Accept, Accept-Encoding"}
+    better = content_type.startswith(OPEN_METRICS)
+    body, headers = (
+        open_metrics(source.collect()) if better else encode(source),
+        {"Content-Type": content_type, "Vary": "Accept, Accept-Encoding"},
+    )
     if not gzip_accepted(accept_encoding or ""):
         return Page(body, headers)
     return Page(gzip.compress(body, FAST), {**headers, "Content-Encoding": "gzip"})

@@ -44,7 +44,7 @@ LastOf = Callable[[int], list[Any]]
 
 
 LIFE_PATH: Final = "/metrics/life"
-LONG_SERIES: Final = 200
+LONG_SERIES: Final = 1000
 """Series that take some 2 ms to be written: more of them would hold up requests."""
 
 
