@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Lock, Thread
 from typing import Any
 
 import grpc
+from aiohttp import web
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 EXPORT = "opentelemetry.proto.collector.trace.v1.TraceService"
@@ -106,28 +107,29 @@ def collect_by_grpc() -> Collector:
 def collect_by_http() -> Collector:
     collector = Collector("")
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            data = self.rfile.read(int(self.headers["content-length"]))
-            known = self.path == "/v1/traces" and self.headers["content-type"] == "application/x-protobuf"
-            if known:
-                collector.take(data)
-            self.send_response(200 if known else 400)
-            self.send_header("content-length", "0")
-            self.end_headers()
+    async def export(request: web.Request) -> web.Response:
+        assert request.content_type == "application/x-protobuf"
+        collector.take(await request.read())
+        return web.Response()
 
-        def log_message(self, *_: object) -> None:
-            pass
+    app = web.Application()
+    app.router.add_post("/v1/traces", export)
+    loop, runner = asyncio.new_event_loop(), web.AppRunner(app, access_log=None)
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+    async def start() -> None:
+        await runner.setup()
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+
+    loop.run_until_complete(start())
+    collector.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
+    thread = Thread(target=loop.run_forever)
     thread.start()
 
     def stop() -> None:
-        server.shutdown()
-        server.server_close()
+        asyncio.run_coroutine_threadsafe(runner.cleanup(), loop).result()
+        loop.call_soon_threadsafe(loop.stop)
         thread.join()
+        loop.close()
 
-    collector.url = f"http://127.0.0.1:{server.server_address[1]}"
     collector.stop = stop
     return collector
