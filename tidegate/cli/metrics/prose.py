@@ -37,6 +37,10 @@ trace that fell into each bucket, as `trace_id`. Prometheus keeps them when it i
 | Do engines fail? | `sum by (cluster) (rate(tidegate_outcomes_requests_total{ending=~"fault\\|back_pressure"}[5m]))` |
 | Is the objective at risk? | `tidegate_outcomes_slo_burning == 1` |
 | Does Envoy take what it is told? | `tidegate_xds_last_push_refused == 1 or tidegate_xds_unacked_age_seconds > 10` |
+| Which replicas are full? | `topk(5, tidegate_replica_load_ratio)`, and by what: `tidegate_replica_load_part_ratio` |
+| Are samples old? | `max by (cluster) (tidegate_replica_sample_age_seconds) > 3` |
+| Does one controller lead? | `sum(tidegate_controller_leads) == 1` |
+| Is Redis slow? | `histogram_quantile(0.99, sum by (le) (rate(tidegate_store_round_trip_seconds_bucket[5m])))` |
 | Does ext_proc keep up? | `rate(tidegate_ext_proc_decision_seconds_sum[5m])`: the share of a CPU |
 
 ## Several workers
