@@ -24,7 +24,7 @@ BOUNDS: Final[Mapping[str, str]] = {
     "model": "models and aliases of the file, and `other` for any other name",
     "node": "200 Envoys by node id, and `others`",
     "objective": "objectives of the file's `slo`",
-    "outcome": "how a request may leave a queue: seven words",
+    "outcome": "how a request may leave a queue, seven words; what becomes of a span, three",
     "pair": "certificates of the service",
     "part": "`latency`, `vram`, `entropy`",
     "priority": "bands of priorities: a few words",

@@ -34,6 +34,8 @@ from tidegate.store.memory import MemoryStore
 from xds_server import app as xds
 
 ANY: Final = "127.0.0.1:0"
+NOBODY: Final = "http://127.0.0.1:9"
+"""No span is made, so that none is sent."""
 PATIENCE_SECONDS: Final = 20.0
 FILE: Final = """
 clusters:
@@ -78,7 +80,7 @@ def _services(
     store: MemoryStore, file: FileConfig, registries: Mapping[str, CollectorRegistry], pages: Mapping[str, str]
 ) -> list[Coroutine[Any, Any, None]]:
     of_xds = XdsSettings(listen=ANY, hooks_listen=ANY, metrics_listen=pages.get("xds"))
-    of_ext_proc = ExtProcSettings(listen=ANY, metrics_listen=pages.get("ext-proc"))
+    of_ext_proc = ExtProcSettings(listen=ANY, metrics_listen=pages.get("ext-proc"), otlp_endpoint=NOBODY)
     of_outcomes = OutcomesSettings(listen=ANY, metrics_listen=pages.get("outcomes"))
     of_agent = AgentSettings(node="node", metrics_listen=pages.get("agent"))
     return [
