@@ -32,9 +32,10 @@ class World:
 
     up: Up
     replica: str
+    client: httpx.Client
 
     def tell(self, path: str, body: dict[str, Any]) -> httpx.Response:
-        return httpx.post(f"{self.up.ready['hooks'].removesuffix('/hooks')}/hooks/{path}", json=body, timeout=20)
+        return self.client.post(f"{self.up.ready['hooks'].removesuffix('/hooks')}/hooks/{path}", json=body)
 
     def alert(self, name: str, status: str = "firing", **labels: str) -> int:
         one = {"status": status, "labels": {"alertname": name, "cluster": CLUSTER, **labels}}
@@ -42,13 +43,13 @@ class World:
 
     def retries(self) -> set[int | None]:
         """`num_retries` of every route to the cluster, in Envoy's configuration dump; None where it has no policy."""
-        dump = httpx.get(f"{self.up.ready['envoy_admin']}/config_dump", timeout=20).json()
+        dump = self.client.get(f"{self.up.ready['envoy_admin']}/config_dump").json()
         routes = [one for one in _mappings(dump) if one.get("cluster") == CLUSTER and "timeout" in one]
         return {one["retry_policy"].get("num_retries") if "retry_policy" in one else None for one in routes}
 
     def ask(self, **headers: str) -> httpx.Response:
         url = f"{self.up.gateway}/v1/chat/completions"
-        return httpx.post(url, json=chat("m"), headers={k.replace("_", "-"): v for k, v in headers.items()}, timeout=20)
+        return self.client.post(url, json=chat("m"), headers={k.replace("_", "-"): v for k, v in headers.items()})
 
     def actions(self) -> list[dict[str, Any]]:
         acts: list[dict[str, Any]] = self.up.report()["actions"]
@@ -83,9 +84,10 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
             "actions": {"rules": RULES},
         }
         up = start_up(folder, config=config)
-        world = World(up, one)
-        wait_until(lambda: world.ask().status_code == 200, what="a request that is served")
-        yield world
+        with httpx.Client(timeout=20) as client:
+            world = World(up, one, client)
+            wait_until(lambda: world.ask().status_code == 200, what="a request that is served")
+            yield world
         stop_up(up)
     finally:
         engines.stop()

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.actions.acts import NOW_MS
@@ -91,6 +91,7 @@ def notices(draw: st.DrawFn) -> Notice:
     )
 
 
+@settings(max_examples=40)
 @given(notices(), notices(), notices())
 def test_notices_join_in_any_order(a: Notice, b: Notice, c: Notice) -> None:
     assert a.joined(b) == b.joined(a)
@@ -98,6 +99,7 @@ def test_notices_join_in_any_order(a: Notice, b: Notice, c: Notice) -> None:
     assert a.joined(a) == a
 
 
+@settings(max_examples=40)
 @given(st.lists(notices(), min_size=1, max_size=8), st.randoms(use_true_random=False))
 def test_a_book_is_the_same_however_often_and_in_whichever_order_it_hears(
     heard: list[Notice], rng: random.Random
@@ -108,6 +110,7 @@ def test_a_book_is_the_same_however_often_and_in_whichever_order_it_hears(
     assert Book().after(heard, now_ms) == Book().after(again, now_ms)
 
 
+@settings(max_examples=40)
 @given(st.lists(notices(), min_size=1, max_size=8))
 def test_an_alert_acts_exactly_while_its_newest_firing_is_not_resolved(heard: list[Notice]) -> None:
     newest = max(one.version_ms for one in heard)
