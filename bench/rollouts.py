@@ -3,7 +3,7 @@
 `tidegate up` with a model in two versions; one rollout after the other, whose canary has faults, is slow, is as good as
 stable, gets hardly any request, or meets a client that sends nonsense. Users come in at a steady pace, and this process
 keeps its own figures of what they got. The moment of enough evidence is when the rule, asked about these figures alone,
-finds the canary worse, or when the requests that the controller decided on had been answered, if that is earlier; the
+finds the canary worse from there on, or when the requests that the controller decided on had been answered, if that is earlier; the
 time is from there until the last request that was sent to the canary.
 """
 
@@ -83,20 +83,22 @@ class Own:
     answers: list[tuple[float, float, str, int, float]] = field(default_factory=list)
 
     def enough_at(self, share: float, since: float, decided: int) -> float | None:
-        """When the rule finds the canary worse by these figures alone, or at the latest when what decided was there.
+        """From when on the rule finds the canary worse by these figures, or at the latest when what decided was there.
 
         `decided` is how many judged requests of the canary that was.
         """
         limits = read_plan({"to": CANARY}, ((STABLE, 1000),), (STABLE, CANARY)).limits
-        seen = {STABLE: Figures(), CANARY: Figures()}
+        seen, enough = {STABLE: Figures(), CANARY: Figures()}, None
         for sent, ended, version, status, ms in sorted(self.answers, key=lambda one: one[1]):
             if sent < since or version not in seen:
                 continue
             _count(seen[version], status, ms)
-            worse = version == CANARY and judge(seen[CANARY], seen[STABLE], limits, share).verdict is Verdict.WORSE
-            if worse or judged(seen[CANARY]) >= decided:
-                return ended
-        return None
+            if version == CANARY:
+                worse = judge(seen[CANARY], seen[STABLE], limits, share).verdict is Verdict.WORSE
+                enough = (enough or ended) if worse else None
+            if judged(seen[CANARY]) >= decided:
+                return enough or ended
+        return enough
 
     def last_of_the_canary(self) -> float:
         return max((sent for sent, _, version, _, _ in self.answers if version == CANARY), default=0.0)
@@ -222,8 +224,9 @@ class Bench:
         await asyncio.sleep(2.0)
 
     async def _start(self, scenario: Scenario) -> None:
-        for name, text in (("steps", scenario.steps), ("hold", scenario.hold), ("to", CANARY)):
-            await self._store.set_field(rollout_key(MODEL), name, text)
+        plan = {"to": CANARY, "steps": scenario.steps, "hold": scenario.hold}
+        fields = [FieldChange(key=rollout_key(MODEL), field=name, value=text) for name, text in plan.items()]
+        await self._store.change_fields(fields, ())
         while await self._state() is None:
             await asyncio.sleep(0.05)
 
