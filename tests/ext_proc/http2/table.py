@@ -15,7 +15,9 @@ END: Final = "<!-- end of rules -->\n"
 
 def rows() -> list[tuple[str, str, str]]:
     """(section, what the client sends, what follows), by section."""
-    of_connection = [(rule, f"connection ends: {code.name}") for rule, (_, code) in test_rules.CONNECTION_ERRORS.items()]
+    of_connection = [
+        (rule, f"connection ends: {code.name}") for rule, (_, code) in test_rules.CONNECTION_ERRORS.items()
+    ]
     of_stream = [(rule, f"stream ends: {code.name}") for rule, (_, code) in test_rules.STREAM_ERRORS.items()]
     ignored = [(rule, "accepted") for rule in test_rules.IGNORED]
     frames = [(*rule.split(" ", 1), outcome) for rule, outcome in (*of_connection, *of_stream, *ignored)]
