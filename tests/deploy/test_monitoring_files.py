@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -11,11 +12,14 @@ import yaml
 
 from tests.deploy.compose import ROOT, Service, port_of, services
 from tests.deploy.tools import RULES, alerts
+from tidegate.cli.up.monitoring import alertmanager_document, checked_files, prometheus_document
+from tidegate.domain.errors import ConfigError
 from tidegate.settings.config_file import load
 
 SERVICES = services()
 MONITORING = [service for service in SERVICES.values() if service.spec.get("profiles") == ["monitoring"]]
 ENDS_AT_ONCE = "hooks-token"
+LOCAL_FILE, COMPOSE_FILE = ROOT / "tidegate/cli/up/local.yaml", ROOT / "deploy/compose/tidegate.yaml"
 
 
 def document(path: str) -> Any:
@@ -131,3 +135,29 @@ def test_grafana_reads_the_provisioned_folders() -> None:
     assert grafana.host_file("/etc/grafana/provisioning") == ROOT / "./deploy/grafana/provisioning"
     (provider,) = document("deploy/grafana/provisioning/dashboards/tidegate.yml")["providers"]
     assert grafana.host_file(provider["options"]["path"]) == ROOT / "./deploy/grafana/dashboards"
+
+
+def test_local_cluster_has_the_jobs_that_alerts_and_dashboards_go_by() -> None:
+    metrics = dict.fromkeys(("xds", "ext_proc", "outcomes", "agent"), "127.0.0.1:1")
+    shipped = document("deploy/prometheus/prometheus.yml")
+    local = prometheus_document(shipped, metrics, "127.0.0.1:2", "127.0.0.1:3")
+    assert {job["job_name"] for job in local["scrape_configs"]} == set(static_targets())
+    assert local["rule_files"] == shipped["rule_files"]
+
+
+def test_local_cluster_calls_its_own_hook_without_a_token() -> None:
+    local = alertmanager_document(document("deploy/alertmanager/alertmanager.yml"), "http://127.0.0.1:4")
+    (hook,) = next(one for one in local["receivers"] if one["name"] == "tidegate")["webhook_configs"]
+    assert hook["url"] == "http://127.0.0.1:4/hooks/alertmanager"
+    assert "authorization" not in hook["http_config"]
+    assert local["route"] == document("deploy/alertmanager/alertmanager.yml")["route"]
+
+
+def test_local_cluster_acts_on_the_alerts_that_its_alertmanager_sends() -> None:
+    local, compose = (yaml.safe_load(path.read_text())["actions"] for path in (LOCAL_FILE, COMPOSE_FILE))
+    assert local == compose
+
+
+def test_folder_without_the_files_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"--prometheus needs .*prometheus\.yml; give --monitoring-files"):
+        checked_files(tmp_path)
