@@ -3,8 +3,8 @@
 `tidegate up` with a model in two versions; one rollout after the other, whose canary has faults, is slow, is as good as
 stable, gets hardly any request, or meets a client that sends nonsense. Users come in at a steady pace, and this process
 keeps its own figures of what they got. The moment of enough evidence is when the rule, asked about these figures alone,
-finds the canary worse from there on, or when the requests that the controller decided on had been answered, if that is earlier; the
-time is from there until the last request that was sent to the canary.
+finds the canary worse from there on, or when the requests that the controller decided on had been answered, if that is
+earlier; the time is from there until the last request that was sent to the canary.
 """
 
 from __future__ import annotations
