@@ -67,7 +67,10 @@ def _p99(row: Row) -> float:
 
 
 def _ratio(ours: Row | None, theirs: Row | None, figure: Callable[[Row], float]) -> float | None:
-    return None if ours is None or theirs is None else figure(ours) / max(figure(theirs), 1e-9)
+    """None too where one answered nothing within its rounds."""
+    if ours is None or theirs is None or not ours.requests or not theirs.requests:
+        return None
+    return figure(ours) / max(figure(theirs), 1e-9)
 
 
 def _added(ours: Row | None, plain: Row | None) -> float | None:

@@ -54,6 +54,11 @@ def test_targets_are_met_and_missed_by_their_figures() -> None:
     assert len(tables(rows)) == 3
 
 
+def test_a_rival_that_answered_nothing_is_compared_with_nobody() -> None:
+    rows = [row(WIRE, cpu_us={"ext_proc": 50.0}), row(SMG_CACHE, cpu_us={"router": 9e9}, requests=0)]
+    assert [one.met for one in verdicts(rows)] == [True, None, None, None, None]
+
+
 def test_what_was_not_measured_is_neither_met_nor_missed() -> None:
     assert {one.met for one in verdicts([row(PLAIN, connections=1)])} == {None}
 
