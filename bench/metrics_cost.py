@@ -28,12 +28,12 @@ import grpc
 from envoy.service.ext_proc.v3 import external_processor_pb2 as pb
 from grpc import aio
 
+from bench.as_envoy import AsEnvoy
 from bench.body import MODEL, chat_body
 from bench.ports import free_port
 from bench.processes import stop
 from ext_proc.app import serve_on
 from ext_proc.flow.counts import GateCounts
-from ext_proc.health import EXTERNAL_PROCESSOR
 from ext_proc.metrics import ExtProcMetrics
 from ext_proc.view import ClusterView
 from tidegate.buckets import Buckets
@@ -110,27 +110,24 @@ async def _load(target: Target) -> None:
     message = pb.ProcessingRequest(request_body=body).SerializeToString()
     end, numbers = time.perf_counter() + ROUND_SECONDS, itertools.count(1)
     requests, began = 0, target.cpu_seconds()
-    async with aio.insecure_channel(target.address) as channel, _scraped(target.page):
-        process = channel.stream_stream(f"/{EXTERNAL_PROCESSOR}/Process")
+    envoy = await AsEnvoy.to(target.address)
 
-        async def client() -> None:
-            nonlocal requests
-            while time.perf_counter() < end:
-                call = process(metadata=_metadata(next(numbers)) if target.variant == TRACES else None)
-                await call.write(message)
-                await call.read()
-                await call.done_writing()
-                await call.code()
-                requests += 1
+    async def client() -> None:
+        nonlocal requests
+        while time.perf_counter() < end:
+            await envoy.ask(message, _traceparent(next(numbers)) if target.variant == TRACES else {})
+            requests += 1
 
+    async with _scraped(target.page):
         await asyncio.gather(*(client() for _ in range(CONCURRENCY)))
+    await envoy.close()
     target.spent.append((target.cpu_seconds() - began, requests))
 
 
-def _metadata(number: int) -> aio.Metadata:
+def _traceparent(number: int) -> dict[str, str]:
     """Envoy's span of the call: every one has a trace, a part of them is sampled."""
     sampled = "01" if number % SAMPLED == 0 else "00"
-    return aio.Metadata(("traceparent", f"00-{number:032x}-{number:016x}-{sampled}"))
+    return {"traceparent": f"00-{number:032x}-{number:016x}-{sampled}"}
 
 
 @asynccontextmanager
