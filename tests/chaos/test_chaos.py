@@ -101,7 +101,10 @@ FAULTS: dict[str, Fault] = {
 }
 
 
-@pytest_asyncio.fixture(loop_scope="module", scope="module", params=["wire", "grpcio"])
+# The reference transport has its turn in `make soak`, which has the time.
+@pytest_asyncio.fixture(
+    loop_scope="module", scope="module", params=["wire", pytest.param("grpcio", marks=pytest.mark.soak)]
+)
 async def gateway(
     request: pytest.FixtureRequest, shared_redis: RedisServer, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[Gateway]:
