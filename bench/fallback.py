@@ -12,7 +12,6 @@ import asyncio
 import json
 import os
 import signal
-import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -22,8 +21,8 @@ from typing import Any, Final
 
 import aiohttp
 
-from bench import processes
 from bench.body import PATH
+from bench.gateway import gateway
 from bench.load.asyncio_client import quantile
 from bench.upstream import upstream
 from tidegate.domain.wire import CLUSTER_HEADER
@@ -133,22 +132,13 @@ async def _is_there(session: aiohttp.ClientSession, ready: dict[str, Any]) -> bo
 def _cluster() -> Iterator[Path]:
     """`tidegate up` before an engine for each of two clusters; its ready file."""
     with tempfile.TemporaryDirectory(prefix="tidegate-bench-") as name, upstream(Path(name)) as engines:
-        folder = Path(name)
         clusters = [
             {"name": model, "models": [model], "endpoints": [{"address": f"127.0.0.1:{port}"}]}
             for model, port in zip(MODELS, engines.ports, strict=True)
         ]
-        gateway = {"listen": "127.0.0.1:0", "expose_routing": True}
-        (folder / "bench.json").write_text(json.dumps({"gateway": gateway, "clusters": clusters}))
-        ready, log = folder / "ready.json", folder / "up.log"
-        command = [sys.executable, "-m", "tidegate.cli.main", "up", "--config", str(folder / "bench.json")]
-        command += ["--ready-file", str(ready), "--envoy-admin", "127.0.0.1:0", "--keep-logs", str(folder)]
-        process = processes.start(command, log)
-        try:
-            processes.wait_for(ready.exists, process, log)
+        config = {"gateway": {"listen": "127.0.0.1:0", "expose_routing": True}, "clusters": clusters}
+        with gateway(Path(name), config) as ready:
             yield ready
-        finally:
-            processes.stop(process)
 
 
 def main() -> None:

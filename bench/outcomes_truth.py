@@ -30,6 +30,7 @@ import aiohttp
 from aiohttp import web
 
 from bench import processes
+from bench.gateway import gateway
 from bench.ports import free_port
 from tidegate.domain.outcomes.ending import Ending
 from tidegate.domain.outcomes.report import Seen, cluster_seen, replicas_seen
@@ -201,15 +202,8 @@ def _up(folder: Path, engine: str) -> Iterator[dict[str, Any]]:
         "redis": {"url": f"redis://127.0.0.1:{free_port()}/0"},
         "clusters": [{"name": "truth", "models": ["m"], "endpoints": [{"address": engine}]}],
     }
-    (path := folder / "tidegate.json").write_text(json.dumps(config))
-    command = [sys.executable, "-m", "tidegate.cli.main", "up", "--config", str(path), "--no-restart"]
-    command += ["--ready-file", str(folder / "ready.json"), "--envoy-admin", "127.0.0.1:0"]
-    process = processes.start(command, log := folder / "up.log")
-    try:
-        processes.wait_for((folder / "ready.json").exists, process, log)
-        yield json.loads((folder / "ready.json").read_text())
-    finally:
-        processes.stop(process, 20)
+    with gateway(folder, config, "--no-restart", stop_seconds=20) as ready:
+        yield json.loads(ready.read_text())
 
 
 async def _serve(address: str) -> None:

@@ -13,7 +13,6 @@ import argparse
 import asyncio
 import json
 import random
-import sys
 import tempfile
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
@@ -25,7 +24,7 @@ from typing import Any, Final
 import aiohttp
 from aiohttp import web
 
-from bench import processes
+from bench.gateway import gateway
 from tidegate.domain.operators import FieldChange
 from tidegate.domain.outcomes.ending import Ending
 from tidegate.domain.outcomes.sketch import key_of
@@ -170,16 +169,8 @@ def _cluster(folder: Path, addresses: dict[str, str]) -> Iterator[dict[str, Any]
         ],
         "splits": {MODEL: {STABLE: 1000, CANARY: 0}},
     }
-    (folder / "bench.json").write_text(json.dumps(config))
-    ready, log = folder / "ready.json", folder / "up.log"
-    command = [sys.executable, "-m", "tidegate.cli.main", "up", "--config", str(folder / "bench.json")]
-    command += ["--ready-file", str(ready), "--envoy-admin", "127.0.0.1:0", "--keep-logs", str(folder)]
-    process = processes.start(command, log)
-    try:
-        processes.wait_for(ready.exists, process, log)
+    with gateway(folder, config) as ready:
         yield json.loads(ready.read_text())
-    finally:
-        processes.stop(process)
 
 
 class Bench:

@@ -13,7 +13,6 @@ import asyncio
 import json
 import random
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import AsyncIterator, Iterator
@@ -24,8 +23,8 @@ from urllib.parse import urlsplit
 
 import aiohttp
 
-from bench import processes
 from bench.body import MODEL, PATH
+from bench.gateway import gateway
 from bench.load.asyncio_client import quantile
 from bench.upstream import upstream
 from tidegate.cli.binaries import redis_cli_binary
@@ -126,18 +125,12 @@ async def _silent() -> AsyncIterator[int]:
 @contextmanager
 def _cluster(silent: int) -> Iterator[dict[str, Any]]:
     """`tidegate up` before two engines; what its ready file says."""
-    with tempfile.TemporaryDirectory(prefix="tidegate-bench-") as name, upstream(Path(name)) as engines:
-        folder = Path(name)
-        (folder / "bench.json").write_text(json.dumps(_config(engines.ports, silent)))
-        ready, log = folder / "ready.json", folder / "up.log"
-        command = [sys.executable, "-m", "tidegate.cli.main", "up", "--config", str(folder / "bench.json")]
-        command += ["--ready-file", str(ready), "--envoy-admin", "127.0.0.1:0", "--keep-logs", str(folder)]
-        process = processes.start(command, log)
-        try:
-            processes.wait_for(ready.exists, process, log)
-            yield json.loads(ready.read_text())
-        finally:
-            processes.stop(process)
+    with (
+        tempfile.TemporaryDirectory(prefix="tidegate-bench-") as name,
+        upstream(Path(name)) as engines,
+        gateway(Path(name), _config(engines.ports, silent)) as ready,
+    ):
+        yield json.loads(ready.read_text())
 
 
 def _config(ports: tuple[int, ...], silent: int) -> dict[str, Any]:

@@ -14,7 +14,6 @@ import asyncio
 import contextlib
 import json
 import random
-import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
@@ -28,6 +27,7 @@ from rich.console import Console
 from rich.table import Table
 
 from bench import processes
+from bench.gateway import TIDEGATE, gateway
 from bench.ports import accepts, free_port
 from simulator.lab.synthetic import generate
 from simulator.lab.trace import BLOCK_TOKENS, Trace, TraceRequest
@@ -47,7 +47,6 @@ POLICIES: Final[dict[str, dict[str, Any]]] = {
     "least_request": {"lb": "weighted", "envoy": {"balance": "least_request"}},
     "pick": {"lb": "pick"},
 }
-TIDEGATE: Final = (sys.executable, "-m", "tidegate.cli.main")
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,23 +70,19 @@ class Answer:
 def measure(seconds: float = SECONDS, rate: float = RATE, seed: int = 0) -> list[dict[str, Any]]:
     """A row a policy: TTFT p50 and p90 in s, hit ratio, goodput a second, the most requests at once, failures."""
     trace = generate("conversation", round(seconds * rate), seed)
-    with tempfile.TemporaryDirectory(prefix="tidegate-bench-") as name, gateway(Path(name)) as url:
+    with tempfile.TemporaryDirectory(prefix="tidegate-bench-") as name, serving(Path(name)) as url:
         return [asyncio.run(_policy(url, policy, trace, rate)) for policy in POLICIES]
 
 
 @contextmanager
-def gateway(folder: Path) -> Iterator[str]:
+def serving(folder: Path) -> Iterator[str]:
     """Engines and gateway; its URL once it serves. Raises RuntimeError with the end of a log."""
     with contextlib.ExitStack() as stack:
         engines = [_engine(stack, folder, number) for number in range(ENGINES)]
         for port, process, log in engines:
             processes.wait_for(lambda port=port: accepts(port), process, log, seconds=120)  # type: ignore[misc]
-        file, ready, log = folder / "tidegate.json", folder / "ready.json", folder / "up.log"
-        file.write_text(json.dumps(_config([port for port, *_ in engines])))
-        flags = ("--config", str(file), "--ready-file", str(ready), "--envoy-admin", "127.0.0.1:0")
-        process = processes.start([*TIDEGATE, "up", *flags], log)
-        stack.callback(processes.stop, process)
-        processes.wait_for(ready.exists, process, log, seconds=120)
+        config = _config([port for port, *_ in engines])
+        ready = stack.enter_context(gateway(folder, config, start_seconds=120))
         yield json.loads(ready.read_text())["gateway"]
 
 

@@ -30,6 +30,7 @@ import aiohttp
 
 from bench import processes
 from bench.body import MODEL, PATH
+from bench.gateway import gateway
 from bench.ports import answers, free_port
 from bench.weights.fleet import Chat, saturated
 from simulator.engine import EngineParams
@@ -186,12 +187,7 @@ def _cluster() -> Iterator[tuple[dict[str, Any], list[str], list[subprocess.Pope
         addresses = [f"127.0.0.1:{port}" for port in ports]
         endpoints = [{"address": address} for address in addresses]
         clusters = [{"name": MODEL, "models": [MODEL], "lb": "weighted", "endpoints": endpoints}]
-        config, ready, log = folder / "bench.json", folder / "ready.json", folder / "up.log"
-        config.write_text(json.dumps({"gateway": {"listen": "127.0.0.1:0"}, "clusters": clusters}))
-        command = [sys.executable, "-m", "tidegate.cli.main", "up", "--config", str(config)]
-        process = processes.start([*command, "--ready-file", str(ready), "--envoy-admin", "127.0.0.1:0"], log)
-        stack.callback(processes.stop, process)
-        processes.wait_for(ready.exists, process, log)
+        ready = stack.enter_context(gateway(folder, {"gateway": {"listen": "127.0.0.1:0"}, "clusters": clusters}))
         yield json.loads(ready.read_text()), addresses, engines
 
 

@@ -14,7 +14,6 @@ import contextlib
 import json
 import random
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import AsyncIterator, Iterator
@@ -26,8 +25,8 @@ from urllib.parse import urlsplit
 
 import aiohttp
 
-from bench import processes
 from bench.body import MODEL, PATH
+from bench.gateway import gateway
 from bench.load.asyncio_client import quantile
 from bench.upstream import upstream
 from tidegate.cli.binaries import redis_cli_binary
@@ -168,23 +167,14 @@ async def _pin(redis: int | None, cluster: str, addresses: list[str], least: int
 def _cluster(lb: str) -> Iterator[tuple[dict[str, Any], tuple[int, ...]]]:
     """`tidegate up` before two engines; what its ready file says, and the engines' ports."""
     with tempfile.TemporaryDirectory(prefix="tidegate-bench-") as name, upstream(Path(name)) as engines:
-        folder = Path(name)
         endpoints = [{"address": f"127.0.0.1:{port}"} for port in engines.ports]
         clusters = [
             {"name": MODEL, "models": [MODEL], "lb": lb, "endpoints": endpoints},
             {"name": BESIDE, "models": [BESIDE], "lb": "weighted", "endpoints": endpoints},
         ]
-        gateway = {"listen": "127.0.0.1:0", "expose_routing": True}
-        (folder / "bench.json").write_text(json.dumps({"gateway": gateway, "clusters": clusters}))
-        ready, log = folder / "ready.json", folder / "up.log"
-        command = [sys.executable, "-m", "tidegate.cli.main", "up", "--config", str(folder / "bench.json")]
-        command += ["--ready-file", str(ready), "--envoy-admin", "127.0.0.1:0", "--keep-logs", str(folder)]
-        process = processes.start(command, log)
-        try:
-            processes.wait_for(ready.exists, process, log)
+        config = {"gateway": {"listen": "127.0.0.1:0", "expose_routing": True}, "clusters": clusters}
+        with gateway(Path(name), config) as ready:
             yield json.loads(ready.read_text()), engines.ports
-        finally:
-            processes.stop(process)
 
 
 def main() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import re
-import sys
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from bench import processes
+from bench.gateway import TIDEGATE, gateway
 from bench.ports import accepts, free_port
 
 MODEL: Final = "m"
@@ -22,7 +22,6 @@ CLASSES: Final = [
     {"name": "silver", "match": {"header": {"x-tier": "silver"}}, "weight": 1},
 ]
 SERVED: Final = r'tidegate_queue_served_total\{class="([^"]+)",cluster="c",priority="normal"\}'
-TIDEGATE: Final = (sys.executable, "-m", "tidegate.cli.main")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,13 +58,7 @@ def world(folder: Path, engines: int, kv_blocks: int) -> Iterator[World]:
     """Start all of it, wait until it serves, and end it. Raises RuntimeError with the end of a log."""
     with contextlib.ExitStack() as stack:
         addresses = [_engine(stack, folder, number, kv_blocks) for number in range(engines)]
-        file, ready = folder / "tidegate.json", folder / "ready.json"
-        file.write_text(json.dumps(_config(addresses)))
-        log = folder / "up.log"
-        flags = ("--config", str(file), "--ready-file", str(ready), "--envoy-admin", "127.0.0.1:0")
-        process = processes.start([*TIDEGATE, "up", *flags], log)
-        stack.callback(processes.stop, process)
-        processes.wait_for(ready.exists, process, log, seconds=120)
+        ready = stack.enter_context(gateway(folder, _config(addresses), start_seconds=120))
         told = json.loads(ready.read_text())
         yield World(told["gateway"], told["metrics"]["ext_proc"], told["pids"]["ext_proc"])
 

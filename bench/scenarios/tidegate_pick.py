@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from bench import processes
 from bench.body import MODEL, PATH
+from bench.gateway import gateway
 from bench.scenario import Target
 from bench.upstream import Upstream
 
@@ -25,32 +24,22 @@ class TidegatePick:
 
     @contextmanager
     def target(self, upstream: Upstream, folder: Path) -> Iterator[Target]:
-        ready_file, log = folder / "ready.json", folder / "tidegate.log"
-        config = _write_config(folder, upstream)
-        command = [sys.executable, "-m", "tidegate.cli.main", "up", "--config", str(config)]
-        command += ["--ready-file", str(ready_file), "--envoy-admin", "127.0.0.1:0", "--keep-logs", str(folder)]
-        process = processes.start(command, log, {"TIDEGATE_EXT_PROC_TRANSPORT": self._transport})
-        try:
-            processes.wait_for(ready_file.exists, process, log)
+        transport = {"TIDEGATE_EXT_PROC_TRANSPORT": self._transport}
+        with gateway(folder, _config(upstream), environment=transport) as ready_file:
             ready = json.loads(ready_file.read_text())
             pids = {name: [pid] for name, pid in ready["pids"].items()}
             yield Target(f"{ready['gateway']}{PATH}", {**pids, "upstream": [upstream.pid]})
-        finally:
-            processes.stop(process)
 
 
-def _write_config(folder: Path, upstream: Upstream) -> Path:
+def _config(upstream: Upstream) -> dict[str, Any]:
     cluster: dict[str, Any] = {
         "name": MODEL,
         "models": [MODEL],
         "lb": "pick",
         "endpoints": [{"address": f"127.0.0.1:{port}"} for port in upstream.ports],
     }
-    document = {
+    return {
         "redis": {"url": "redis://127.0.0.1:0/0"},
         "gateway": {"listen": "127.0.0.1:0"},
         "clusters": [cluster],
     }
-    path = folder / "bench.json"
-    path.write_text(json.dumps(document))
-    return path
