@@ -133,8 +133,8 @@ class Wire:
         pieces = [framed[at : at + (1 << 14)] for at in range(0, len(framed), 1 << 14)]
         sent = b"".join(frames.frame(frames.DATA, 0, stream, piece) for piece in pieces)
         connection.receive(frames.frame(frames.HEADERS, frames.END_HEADERS, stream, self._block) + sent, 1.0)
-        connection.sender.take()
-        end = frames.frame(frames.DATA, frames.END_STREAM, stream) + frames.window_update(0, 200)
+        taken = len(connection.sender.take())
+        end = frames.frame(frames.DATA, frames.END_STREAM, stream) + frames.window_update(0, taken)
         connection.receive(end, 1.0)
         connection.sender.take()
 
