@@ -7,7 +7,13 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 from prometheus_client import CollectorRegistry
-from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.metrics_core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+    SummaryMetricFamily,
+)
 from prometheus_client.registry import Collector
 
 from outcomes.book import Book
@@ -18,6 +24,7 @@ from tidegate.domain.outcomes.tally import QUANTILES, Tally, merged
 
 PREFIX: Final = "tidegate_outcomes"
 WINDOWS: Final = ("5m", "1h")
+OF_A_MINUTE: Final = f"quantiles {', '.join(map(str, QUANTILES))} of the last minute"
 
 
 def steady_ms() -> int:
@@ -96,9 +103,9 @@ class Page(Collector):
         yield from (first, last)
 
     def _latencies(self) -> Iterator[Metric]:
-        now_ms, where = self._clock_ms(), ["cluster", "replica", "quantile"]
-        ttfb = GaugeMetricFamily(f"{PREFIX}_ttfb_seconds", "First byte, last minute", labels=where)
-        total = GaugeMetricFamily(f"{PREFIX}_total_seconds", "Last byte, last minute", labels=where)
+        now_ms, where = self._clock_ms(), ["cluster", "replica"]
+        ttfb = SummaryMetricFamily(f"{PREFIX}_ttfb_seconds", f"First byte, {OF_A_MINUTE}", labels=where)
+        total = SummaryMetricFamily(f"{PREFIX}_total_seconds", f"Last byte, {OF_A_MINUTE}", labels=where)
         by_cluster: dict[str, list[Tally]] = {}
         for (cluster, replica), window in self._book.windows().items():
             tally = window.tally(now_ms)
@@ -110,7 +117,9 @@ class Page(Collector):
 
     def _burning(self) -> Iterator[Metric]:
         rate = GaugeMetricFamily(
-            f"{PREFIX}_slo_burn_ratio", "Budget spent, 1 is exactly all of it", labels=["model", "objective", "window"]
+            f"{PREFIX}_slo_burn_ratio",
+            "How fast the budget is spent; at 1 all of it is, in its period",
+            labels=["model", "objective", "window"],
         )
         burning = GaugeMetricFamily(
             f"{PREFIX}_slo_burning", "1 where both windows burn fast", labels=["model", "objective"]
@@ -127,8 +136,16 @@ class Page(Collector):
         yield from (rate, burning)
 
 
-def _add(ttfb: GaugeMetricFamily, total: GaugeMetricFamily, place: tuple[str, str], tally: Tally) -> None:
-    for quantile in QUANTILES:
-        for family, sketch in ((ttfb, tally.ttfb), (total, tally.total)):
-            if (value := sketch.quantile_ms(quantile)) is not None:
-                family.add_metric([*place, str(quantile)], value / 1000)
+def _add(ttfb: SummaryMetricFamily, total: SummaryMetricFamily, place: tuple[str, str], tally: Tally) -> None:
+    labels = dict(zip(("cluster", "replica"), place, strict=True))
+    add_quantiles(ttfb, labels, tally.ttfb.quantile_ms)
+    add_quantiles(total, labels, tally.total.quantile_ms)
+
+
+def add_quantiles(
+    family: SummaryMetricFamily, labels: Mapping[str, str], quantile_ms: Callable[[float], float | None]
+) -> None:
+    """Quantiles in seconds, unknown ones left out. Sum and count are those of the histograms."""
+    for part in QUANTILES:
+        if (value := quantile_ms(part)) is not None:
+            family.add_sample(family.name, {**labels, "quantile": str(part)}, value / 1000)

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from prometheus_client import CollectorRegistry
-from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.metrics_core import CounterMetricFamily, Metric, SummaryMetricFamily
 from prometheus_client.registry import Collector
 
 from outcomes.book import Book
-from outcomes.page import PREFIX, steady_ms
+from outcomes.page import OF_A_MINUTE, PREFIX, add_quantiles, steady_ms
 from tidegate.domain.outcomes.ending import ENDINGS
-from tidegate.domain.outcomes.tally import QUANTILES
 
 
 class VersionsPage(Collector):
@@ -25,8 +24,8 @@ class VersionsPage(Collector):
         requests = CounterMetricFamily(
             f"{PREFIX}_version_requests", "Requests that ended, by version", labels=["model", "version", "ending"]
         )
-        seconds = GaugeMetricFamily(
-            f"{PREFIX}_version_seconds", "Last byte, last minute", labels=["model", "version", "quantile"]
+        seconds = SummaryMetricFamily(
+            f"{PREFIX}_version_seconds", f"Last byte, {OF_A_MINUTE}", labels=["model", "version"]
         )
         now_ms = self._clock_ms()
         for model, versions in self._book.versions.items():
@@ -34,8 +33,5 @@ class VersionsPage(Collector):
                 told = version.told(now_ms)
                 for ending, count in zip(ENDINGS, told.ever, strict=True):
                     requests.add_metric([model, name, ending], count)
-                figures = told.last_minute()
-                for part in QUANTILES:
-                    if (value := figures.quantile_ms(part)) is not None:
-                        seconds.add_metric([model, name, str(part)], value / 1000)
+                add_quantiles(seconds, {"model": model, "version": name}, told.last_minute().quantile_ms)
         yield from (requests, seconds)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -12,7 +13,13 @@ import yaml
 
 from tests.deploy.compose import ROOT, Service, port_of, services
 from tests.deploy.tools import RULES, alerts
-from tidegate.cli.up.monitoring import alertmanager_document, checked_files, prometheus_document
+from tidegate.cli.up.monitoring import (
+    Monitoring,
+    alertmanager_document,
+    checked_files,
+    monitoring_processes,
+    prometheus_document,
+)
 from tidegate.domain.errors import ConfigError
 from tidegate.settings.config_file import load
 
@@ -151,6 +158,17 @@ def test_local_cluster_calls_its_own_hook_without_a_token() -> None:
     assert hook["url"] == "http://127.0.0.1:4/hooks/alertmanager"
     assert "authorization" not in hook["http_config"]
     assert local["route"] == document("deploy/alertmanager/alertmanager.yml")["route"]
+
+
+def test_local_prometheus_keeps_exemplars_as_that_of_compose_does(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for program in ("TIDEGATE_PROMETHEUS", "TIDEGATE_ALERTMANAGER"):
+        monkeypatch.setenv(program, sys.executable)
+    local = Monitoring(prometheus="127.0.0.1:1", alertmanager="127.0.0.1:2", files=tmp_path)
+    (command,) = [one.argv for one in monitoring_processes(local, tmp_path) if one.name == "prometheus"]
+    (feature,) = [word for word in SERVICES["prometheus"].words if word.startswith("--enable-feature")]
+    assert feature in command
 
 
 def test_local_cluster_acts_on_the_alerts_that_its_alertmanager_sends() -> None:

@@ -11,7 +11,8 @@ from prometheus_client.metrics import MetricWrapperBase
 from prometheus_client.metrics_core import Metric
 
 SUFFIX: Final[Mapping[str, str]] = {"counter": "_total", "info": "_info"}
-BUCKET: Final = "le"
+OF_TYPES: Final = frozenset({"le", "quantile"})
+"""Labels that histograms and summaries bring."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +40,7 @@ def _collected(registry: CollectorRegistry) -> Iterator[tuple[Metric, tuple[str,
 
 
 def _seen(metric: Metric) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(label for sample in metric.samples for label in sample.labels if label != BUCKET))
+    return tuple(dict.fromkeys(label for sample in metric.samples for label in sample.labels if label not in OF_TYPES))
 
 
 def _family(metric: Metric, labels: tuple[str, ...]) -> Family:

@@ -28,7 +28,6 @@ BOUNDS: Final[Mapping[str, str]] = {
     "pair": "certificates of the service",
     "part": "`latency`, `vram`, `entropy`",
     "priority": "bands of priorities: a few words",
-    "quantile": "`0.5`, `0.95`, `0.99`",
     "reason": "the [reasons](requests.md) of refusals, and `gateway`; why a cluster's replica target changed",
     "replica": "replicas of the file and those that agents registered, while they are members; `all`",
     "source": "`file`, `flag`, `folder`",

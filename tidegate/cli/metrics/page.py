@@ -20,6 +20,7 @@ UNITS: Final[Mapping[str, str]] = {
     "permille": "0…1000",
 }
 """By the last word of a name. Anything else is a number of what its name says, or 1 for yes and 0 for no."""
+UNBOUNDED_RATIOS: Final = frozenset({"tidegate_outcomes_slo_burn_ratio"})
 ENGINE_PAGES: Final = "engine-sim --kind"
 WORKED: Final = "ext-proc"
 TITLES: Final[Mapping[str, str]] = {
@@ -47,6 +48,8 @@ def metrics_page(found: Found) -> str:
 
 def unit_of(name: str) -> str:
     """In words; empty for a plain number."""
+    if name in UNBOUNDED_RATIOS:
+        return "ratio"
     return UNITS.get(name.removesuffix("_total").rpartition("_")[2], "")
 
 

@@ -94,6 +94,7 @@ def monitoring_processes(monitoring: Monitoring, folder: Path) -> list[ProcessSp
     """Both children. Raises BinaryNotFound."""
     prometheus = [str(prometheus_binary()), f"--config.file={folder / 'prometheus.yml'}"]
     prometheus += [f"--web.listen-address={monitoring.prometheus}", f"--storage.tsdb.path={folder / 'prometheus'}"]
+    prometheus += ["--enable-feature=exemplar-storage"]
     alertmanager = [str(alertmanager_binary()), f"--config.file={folder / 'alertmanager.yml'}"]
     alertmanager += [f"--web.listen-address={monitoring.alertmanager}", f"--storage.path={folder / 'alertmanager'}"]
     # Alone: no other Alertmanager is looked for on the network.
