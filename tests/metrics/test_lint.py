@@ -20,7 +20,6 @@ from tidegate.cli.binaries import promtool_binary
 from tidegate.cli.metrics.registries import running
 from tidegate.exposition import OPEN_METRICS, Families, page_of
 
-
 open_metrics: Any = parser.text_string_to_metric_families
 
 
