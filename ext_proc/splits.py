@@ -160,7 +160,7 @@ class Versions:
         canary = header(CANARY_HEADER) if split.canary else None
         if version is not None and version not in split.versions:
             raise _no_such_version(split.model, version)
-        return Asking(version, _YES_OR_NO.get(canary.strip().lower()) if canary else None)
+        return Asking(version, _yes_or_no(canary or ""))
 
     def choose(self, split: ModelSplit, caller: Caller, asking: Asking = NOTHING) -> str:
         """The cluster that the request goes to, counted."""
@@ -182,6 +182,12 @@ class Versions:
     def _number(self, salt: str, caller: Caller) -> int:
         identity = identity_of(caller.user, caller.header, self._user_header, caller.address)
         return self._rng() if identity is None else point(identity, salt)
+
+
+def _yes_or_no(text: str) -> bool | None:
+    """What a header says that may be sent more than once; None where that is neither, or both."""
+    words = {word.strip().lower() for word in text.split(",")}
+    return _YES_OR_NO.get(words.pop()) if len(words) == 1 else None
 
 
 def _no_such_version(model: str, version: str) -> Refusal:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
 import structlog
@@ -11,6 +12,8 @@ import structlog
 from controller.audit import CONTROLLER
 from controller.rollouts.metrics import RolloutMetrics
 from controller.rollouts.one import OneRollout, is_due
+from controller.rollouts.silent import silent_versions
+from tidegate.domain.actions.layers import with_splits
 from tidegate.domain.lease import Lease
 from tidegate.domain.operators import FieldChange
 from tidegate.domain.outcomes.report import Report
@@ -76,7 +79,8 @@ class Rollouts:
     async def _look(self, due: Mapping[str, dict[str, str]], places: Mapping[str, str]) -> None:
         models = list(due)
         keys = await self._store.operator_keys((), models)
-        frozen = FROZEN in (await self._store.effects()).frozen
+        effects, silent = await self._store.effects(), silent_versions(await self._store.present())
+        keys = replace(keys, tuned=with_splits(keys.tuned, effects, models))
         told = by_model(await self._store.outcomes((), (), models), models)
         now_ms = round(await self._store.time_ms())
         for model, fields in due.items():
@@ -85,7 +89,8 @@ class Rollouts:
                 told=told[model],
                 typed=keys.splits.get(model, {}),
                 order=fields.get(ORDER, "").strip(),
-                frozen=frozen,
+                frozen=FROZEN in effects.frozen,
+                silent=(model, _canary(fields)) in silent,
             )
             await OneRollout(self, model, fields, keys, look).carry_on(listed=places.get(model, GONE) != GONE)
 
@@ -149,6 +154,11 @@ class Rollouts:
     def count(self, what: str) -> None:
         """A turn, for the metrics page."""
         self._metrics.count(what)
+
+
+def _canary(fields: Mapping[str, str]) -> str:
+    state = decode_state(fields.get(STATE))
+    return state.canary if state is not None else ""
 
 
 def by_model(reports: Sequence[Report], models: Sequence[str]) -> Told:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from controller.rollouts.duty import by_model
+from tidegate.domain.actions.layers import with_splits
 from tidegate.domain.lease import Lease
 from tidegate.domain.outcomes.version import last_minute
 from tidegate.domain.rollout.snapshot import versions_seen
@@ -33,7 +34,8 @@ class SplitHistory:
         """Write the lines that are due. Raises NotLeading and StoreError."""
         if lease != self._lease:
             self._lease, self._written = lease, {}
-        tuned = (await self._store.operator_keys((), ())).tuned
+        tuned, effects = (await self._store.operator_keys((), ())).tuned, await self._store.effects()
+        tuned = with_splits(tuned, effects, self._topology.split_models)
         splits = {model: split.parts for model, split in in_force(self._topology, tuned).items()}
         if not splits:
             return

@@ -12,7 +12,7 @@ from controller.audit import CONTROLLER
 from tidegate.domain.operators import FieldChange
 from tidegate.domain.rollout.course import GOING, Look, Order, Phase, State, Turn, advance, begin
 from tidegate.domain.rollout.evidence import Evidence
-from tidegate.domain.rollout.plan import Plan, read_plan
+from tidegate.domain.rollout.plan import PLAN_FIELDS, Plan, read_plan
 from tidegate.domain.split import Parts, fields_of, split_key, text_of
 from tidegate.store.ports import Event, RawOperatorKeys
 from tidegate.store.rollouts import (
@@ -68,7 +68,7 @@ class OneRollout:
     async def carry_on(self, *, listed: bool) -> None:
         """Begin, go on, or take an order off that comes too late."""
         state = self._state
-        if state is not None and "to" not in self._fields:
+        if state is not None and not self._is_asked_for(state):
             await self._duty.remove(self._model, self._fields)
         elif state is None or state.phase is Phase.REFUSED:
             await self._begin(listed=listed)
@@ -76,6 +76,11 @@ class OneRollout:
             await self._go_on(state)
         else:
             await self._duty.write(self._model, self._order_taken(), [self._unheard(state)])
+
+    def _is_asked_for(self, state: State) -> bool:
+        """Whether an operator's fields are there. What is refused may lack any, until the next HSET."""
+        needed = PLAN_FIELDS if state.phase is Phase.REFUSED else ("to",)
+        return any(name in self._fields for name in needed)
 
     async def _begin(self, *, listed: bool) -> None:
         try:

@@ -38,7 +38,8 @@ class SilentVersions:
 
     async def tick(self, lease: Lease) -> None:
         """Write what changed. Raises NotLeading and StoreError."""
-        found = {what for what, version in _told(await self._store.present()) if version in self._clusters}
+        told = silent_versions(await self._store.present())
+        found = {f"version:{model} {version}" for model, version in told if version in self._clusters}
         if lease != self._lease:
             self._lease, self._silent = lease, await self._said()
         if not found and not self._silent:
@@ -67,11 +68,11 @@ def _event(at_ms: int, what: str, before: str, after: str) -> Event:
     return Event(at_ms=at_ms, who=CONTROLLER, what=what, before=before, after=after, why=why)
 
 
-def _told(present: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> list[tuple[str, str]]:
-    """`version:{model} {version}`, and the version."""
+def silent_versions(present: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> set[tuple[str, str]]:
+    """Models and versions that some instance of ext_proc finds serving nobody, by its beat."""
     told = [info.get(TELLS) for info in present.get("ext_proc", {}).values()]
     pairs = [pair for listed in told if isinstance(listed, list) for pair in listed]
-    return [(f"version:{model} {version}", str(version)) for model, version in (p for p in pairs if _is_pair(p))]
+    return {(pair[0], pair[1]) for pair in pairs if _is_pair(pair)}
 
 
 def _is_pair(one: Any) -> bool:

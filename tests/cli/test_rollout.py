@@ -96,6 +96,30 @@ def test_it_goes_and_is_shown_with_what_both_versions_did(desk: Desk) -> None:
     assert desk.redis("HGETALL", "tidegate:split:phi-3").split() == ["phi-3", "999", "sdxl", "1"]
 
 
+def test_status_lists_rollouts_that_have_not_ended(desk: Desk) -> None:
+    assert json.loads(desk.run("status", "--json").out)["rollouts"] == []
+    desk.run(*START)
+    look(desk)
+    why = "nobody tells figures (see outcomes in `tidegate status`); nothing is decided until somebody does"
+    look(desk)
+    assert json.loads(desk.run("status", "--json").out)["rollouts"] == [
+        {
+            "model": "phi-3",
+            "phase": "running",
+            "place": "step 1 of 5 (1 %)",
+            "from": "phi-3",
+            "to": "sdxl",
+            "share_permille": 10,
+            "verdict": "too_few",
+            "why": why,
+        }
+    ]
+    assert f"rollout: phi-3 to sdxl: step 1 of 5 (1 %): {why}" in desk.run("status").out
+    desk.run("rollout", "abort", "phi-3")
+    look(desk)
+    assert json.loads(desk.run("status", "--json").out)["rollouts"] == []
+
+
 def test_orders_are_carried_out_signed_and_refused_where_nothing_goes(desk: Desk) -> None:
     for word in ("pause", "resume", "abort", "promote"):
         assert desk.run("rollout", word, "phi-3").err == "no rollout of phi-3 goes on: there is none\n"

@@ -6,7 +6,9 @@ import json
 
 import pytest
 
+from tests.actions.acts import act
 from tests.cli.conftest import Desk
+from tidegate.store.acts import ALERTS, encode_acts
 
 KEY = "tidegate:split:phi-3"
 
@@ -68,3 +70,17 @@ def test_show_has_shares_and_what_is_refused(desk: Desk) -> None:
     table = desk.run("split", "show").out
     assert "900 ‰" in table
     assert "rejected: split:phi-3: its shares sum to 1100" in table
+
+
+def test_show_has_the_split_of_an_act_until_an_operator_types_another(desk: Desk) -> None:
+    acts = encode_acts([act("split", model="phi-3", parts={"phi-3": 700, "sdxl": 300})]).decode()
+    desk.redis("HSET", "tidegate:acts", ALERTS, acts)
+    assert shares(desk) == {"phi-3": 700, "sdxl": 300}
+    desk.run("split", "set", "phi-3", "phi-3=1000")
+    desk.decide()
+    assert shares(desk) == {"phi-3": 1000}
+
+
+def shares(desk: Desk) -> dict[str, int]:
+    found = json.loads(desk.run("split", "show", "phi-3", "--json").out)
+    return {one["cluster"]: one["share_permille"] for one in found["versions"]}

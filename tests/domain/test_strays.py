@@ -12,6 +12,8 @@ from tidegate.domain.strays import MOST_SAID, strays
     [
         (None, "weight:phi-3"),
         (None, "split:gpt"),
+        (None, "rollout:gpt"),
+        ("no model of the file is called gtp; did you mean gpt?", "rollout:gtp"),
         ("no cluster of the file is called phi3; did you mean phi-3?", "drain:phi3"),
         ("no cluster of the file is called x:y", "tune:x:y"),
         ("no model of the file is called phi-3", "split:phi-3"),

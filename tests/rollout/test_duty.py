@@ -322,3 +322,68 @@ async def test_fields_that_make_no_plan_any_more_pause_it_and_abort_goes_back_al
     assert ((await desk.state()).phase, await desk.split()) == (Phase.PAUSED, AT_5)
     await desk.order("abort")
     assert ((await desk.state()).phase, await desk.split()) == (Phase.ABORTED, BACK)
+
+
+async def test_what_is_refused_keeps_its_fields_until_it_makes_a_plan(desk: Desk) -> None:
+    await desk.store.set_field(rollout_key("m"), "steps", "7,100")
+    await desk.look(3)
+    assert ((await desk.state()).phase, (await desk.fields())["steps"]) == (Phase.REFUSED, "7,100")
+    await desk.store.set_field(rollout_key("m"), "to", "canary")
+    await desk.look(2)
+    assert await desk.split() == "stable=930 canary=70"
+
+
+async def test_a_canary_that_serves_nobody_is_not_promoted_by_what_it_did_before(desk: Desk) -> None:
+    await desk.start()
+    await desk.serve_well()
+    await desk.store.beat("ext_proc", "e", {"silent_versions": [["m", "canary"]]}, ttl_ms=600_000)
+    await desk.hold()
+    assert (await desk.split(), await desk.why()) == (
+        AT_5,
+        "the hold is over, and the canary serves nobody: its users go to the others",
+    )
+    await desk.store.beat("ext_proc", "e", {"silent_versions": [["m", "stable"]]}, ttl_ms=600_000)
+    await desk.look()
+    assert await desk.split() == AT_50
+
+
+@pytest.mark.parametrize("others", [{}, {"back_pressure": 100}, {"client_error": 100}])
+async def test_a_canary_of_which_nothing_is_told_any_more_is_not_promoted(desk: Desk, others: dict[str, int]) -> None:
+    await desk.start(hold="70s")
+    await desk.serve_well()
+    await desk.look(130)
+    await desk.serve("canary", 0, **others)
+    await desk.look(20)
+    assert (await desk.split(), await desk.why()) == (
+        AT_5,
+        "the hold is over, and nothing tells of the canary in the last minute",
+    )
+    await desk.serve("canary", 1)
+    assert await desk.split() == AT_50
+
+
+async def test_too_few_requests_of_stable_are_no_reference_once_it_gets_none(desk: Desk) -> None:
+    await desk.start(steps="50,100")
+    await desk.serve("stable", 20, client_error=100)
+    await desk.serve("canary", 100)
+    await desk.order("promote")
+    await desk.serve("canary", 100)
+    await desk.hold()
+    assert (await desk.state()).phase is Phase.DONE
+
+
+async def test_a_reference_that_is_too_small_by_now_keeps_nobody_waiting(desk: Desk) -> None:
+    await desk.start(steps="50,100")
+    await desk.serve_well()
+    await desk.hold()
+    await desk.store.set_field(rollout_key("m"), "min_requests", "2000")
+    await desk.serve("canary", 2000)
+    await desk.hold()
+    assert (await desk.state()).phase is Phase.DONE
+
+
+async def test_a_rollout_begins_from_the_split_that_an_act_has_put_in_force(desk: Desk) -> None:
+    split = Deed(kind=Kind.SPLIT, model="m", parts={"stable": 900, "other": 100})
+    await desk.store.write_acts("test", [Act(id="a", deed=split, since_ms=0, rule="r", cause="c")], ())
+    await desk.start(steps="5,90")
+    assert await desk.split() == "stable=850 canary=50 other=100"

@@ -120,7 +120,9 @@ def test_a_canary_is_asked_for_by_share_and_avoided_by_share() -> None:
     assert set(asked) == {"canary", "third"}
     assert 2 < asked["canary"] / asked["third"] < 4.5
     assert avoided == {"stable": len(USERS)}
-    assert World().share(x_canary="1") == World().share()
+    assert World().share(x_canary="true, True ") == asked
+    for nothing in ("1", "yes", "", "true,false"):
+        assert World().share(x_canary=nothing) == World().share()
 
 
 def test_who_would_not_have_met_a_canary_stays_when_it_avoids_one() -> None:

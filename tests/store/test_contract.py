@@ -283,7 +283,7 @@ async def test_nudges_end_with_the_store(store: Store) -> None:
 async def test_operators_keys_are_listed_whomever_they_are_for(store: Store) -> None:
     await store.publish(tick(endpoint()), ttl_ms=LONG_MS)
     await store.beat("xds", "a", {}, ttl_ms=LONG_MS)
-    wanted = {"weight:typo", "drain:phi-3", "tune:x:y", "split:gpt"}
+    wanted = {"weight:typo", "drain:phi-3", "tune:x:y", "split:gpt", "rollout:gpt"}
     for key in (*wanted, "tune"):
         await store.set_field(key, "a:1", "1")
     await store.set_field("weight:gone", "a:1", "1")

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from tidegate.cli.acts import actions_values
 from tidegate.cli.outcomes import seen_values, slo_values
+from tidegate.cli.rollout_view import values
 from tidegate.domain.errors import StoreError
 from tidegate.domain.outcomes.report import Seen, cluster_seen, models_seen, replicas_seen
 from tidegate.domain.sample import EndpointSample
@@ -16,6 +17,8 @@ from tidegate.domain.topology import Topology
 from tidegate.store.ports import Store
 
 SERVICES = ("agent", "controller", "xds", "ext_proc", "outcomes")
+ROLLOUT_SHOWN: Final = ("model", "phase", "place", "from", "to", "share_permille", "verdict", "why")
+ROLLOUT_ENDED: Final = frozenset({"done", "rolled_back", "aborted"})
 EMPTY_QUEUE: Final[Mapping[str, Any]] = {"waiting": 0, "bytes": 0, "oldest_ms": None, "priorities": {}, "classes": {}}
 NO_LOAD: dict[str, float | None] = {"latency": None, "vram": None, "entropy": None, "total": None}
 
@@ -37,6 +40,7 @@ async def gather(store: Store, topology: Topology | None, now_ms: int) -> dict[s
             "queues": {},
             "slos": slo_values(topology.slos if topology else (), {}),
             "actions": [],
+            "rollouts": [],
             "redis": {"reachable": False, "error": str(exc)},
         }
 
@@ -75,6 +79,7 @@ async def _gather(store: Store, topology: Topology | None, now_ms: int) -> dict[
         ],
         "leader": lead.instance if lead else None,
         "actions": actions_values(await store.acts()),
+        "rollouts": await _rollouts(store, topology),
         "rejected": await store.rejected() | {key: why for info in xds for key, why in info.get("refused", {}).items()},
         "envoys": [
             envoy | {"tells_outcomes": envoy["node"] in heard} for info in xds for envoy in info.get("envoys", [])
@@ -94,6 +99,13 @@ async def _gather(store: Store, topology: Topology | None, now_ms: int) -> dict[
         "slos": slo_values(slos, models_seen(told)),
         "redis": {"reachable": True, "error": await _write_trouble(store)},
     }
+
+
+async def _rollouts(store: Store, topology: Topology | None) -> list[dict[str, Any]]:
+    """Those that have not ended: asked for, refused, going on or paused."""
+    models = topology.split_models if topology is not None else list((await store.rollouts(()))[1])
+    told = [values(model, fields) for model, fields in sorted((await store.rollouts(models))[0].items())]
+    return [{name: one[name] for name in ROLLOUT_SHOWN} for one in told if one["phase"] not in ROLLOUT_ENDED]
 
 
 def _queues(pickers: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:

@@ -14,6 +14,7 @@ from tidegate.cli.connection import Target, on_cluster
 from tidegate.cli.look import new_console
 from tidegate.cli.orders import DryRun, operator_name
 from tidegate.cli.rollout_view import print_list, print_one, values
+from tidegate.domain.actions.layers import with_splits
 from tidegate.domain.errors import ConfigError
 from tidegate.domain.operators import FieldChange
 from tidegate.domain.rollout.course import GOING, Order, State
@@ -180,6 +181,7 @@ async def _scene(store: Store, topology: Topology | None, model: str) -> _Scene:
         raise ConfigError([f"no model of the file is called {model} (there are: {known})"])
     fields = (await store.rollouts([model]))[0].get(model, {})
     tuned = (await store.operator_keys((), ())).tuned
+    tuned = with_splits(tuned, await store.effects(), [model])
     if topology is None:
         typed = fields_of(tuned.get(split_key(model), ""))
         parts = tuple((name, int(share)) for name, share in typed.items() if share.isdecimal())

@@ -12,6 +12,7 @@ from rich.markup import escape
 from tidegate.cli.connection import Target, on_cluster
 from tidegate.cli.look import bar, new_console, new_table
 from tidegate.cli.orders import DryRun, operator_name
+from tidegate.domain.actions.layers import with_splits
 from tidegate.domain.errors import ConfigError
 from tidegate.domain.lifetime import time_text
 from tidegate.domain.operators import FieldChange
@@ -146,13 +147,14 @@ async def _carry_out(
 async def _look(
     store: Store, topology: Topology | None, model: str | None
 ) -> tuple[list[dict[str, Any]], dict[str, str]]:
-    keys = await store.operator_keys((), ())
+    keys, effects = await store.operator_keys((), ()), await store.effects()
     if topology is not None:
-        splits = {name: split.parts for name, split in in_force(topology, keys.tuned).items()}
+        tuned = with_splits(keys.tuned, effects, topology.split_models)
+        splits = {name: split.parts for name, split in in_force(topology, tuned).items()}
     else:
         splits = {
             key.removeprefix(split_key("")): read_parts(fields_of(text), tuple(fields_of(text)))
-            for key, text in keys.tuned.items()
+            for key, text in with_splits(keys.tuned, effects, list(effects.splits)).items()
             if key.startswith(split_key(""))
         }
     wanted = {name: parts for name, parts in splits.items() if model in (None, name)}

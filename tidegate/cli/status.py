@@ -61,7 +61,10 @@ def _print(report: dict[str, Any]) -> None:
 
 
 def _print_interventions(console: Console, report: dict[str, Any]) -> None:
-    """What acts do, and what operators typed that is not done."""
+    """What acts and rollouts do, and what operators typed that is not done."""
+    for one in report["rollouts"]:
+        line = f"{one['model']} to {one['to'] or '-'}: {one['place']}: {one['why']}"
+        console.print(f"   rollout: {line}", markup=False, soft_wrap=True)
     for act in report["actions"]:
         console.print(f"    action: {action_line(act)}", markup=False)
     for key, why in report["rejected"].items():

@@ -6,13 +6,13 @@ from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from typing import Final
 
-MODEL_KINDS: Final = frozenset({"split"})
+MODEL_KINDS: Final = frozenset({"split", "rollout"})
 MOST_SAID: Final = 100
 _SHOWN_CHARACTERS: Final = 60
 
 
 def strays(keys: Iterable[str], clusters: Sequence[str], models: Sequence[str]) -> dict[str, str]:
-    """A sentence for each `kind:name` whose name is none of the clusters, or of the models where `kind` is split.
+    """A sentence for each `kind:name` whose name is none of the clusters, or of the models where `kind` is split or rollout.
 
     At most 100 of them, in order: somebody else may use the same Redis.
     """

@@ -148,7 +148,7 @@ class RedisStore(RedisConnection):
         """By SCAN, a thousand keys a step, so that nobody is held up."""
         self._refuse_when_closed()
         found, begin = set[str](), self._keys.of("")
-        listed = self._client.scan_iter(match=f"{begin}[wdts][erup][ainl]*:*", count=1000)
+        listed = self._client.scan_iter(match=f"{begin}[wdtsr][erupo][ainl]*:*", count=1000)
         while (raw := await self._guard(anext(listed, None))) is not None:
             found.add(text(raw).removeprefix(begin))
         return [name for name in found if name.startswith(schema.OPERATOR_KINDS)]

@@ -185,7 +185,7 @@ def split_key(model: str) -> str:
     return f"split:{model}"
 
 
-OPERATOR_KINDS: Final = ("weight:", "drain:", "tune:", "split:")
+OPERATOR_KINDS: Final = ("weight:", "drain:", "tune:", "split:", "rollout:")
 
 
 def operator_hashes(keys: RawOperatorKeys) -> dict[str, Mapping[str, str]]:

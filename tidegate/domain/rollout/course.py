@@ -76,13 +76,17 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What is seen at `now_ms`: figures by run (none: nobody tells any), the split as typed, an order, a freeze."""
+    """What is seen at `now_ms`: figures by run (none: nobody tells any), the split as typed, an order, a freeze.
+
+    `silent`: requests were meant for the canary, and it serves nobody.
+    """
 
     now_ms: int
     told: Told = field(default_factory=dict)
     typed: Mapping[str, str] = field(default_factory=dict)
     order: str = ""
     frozen: bool = False
+    silent: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +187,15 @@ class _Course:
             return f"the hold is over, and nothing is decided: {finding.why}"
         if finding.verdict is Verdict.DOUBTFUL:
             return f"the hold is over, and the canary may be worse: {finding.why}"
-        return "frozen by an action; see `tidegate actions`" if self.look.frozen else None
+        return "frozen by an action; see `tidegate actions`" if self.look.frozen else self._unseen()
+
+    def _unseen(self) -> str | None:
+        """Why what was found good may be so no longer: figures of a canary that gets nothing stay as they were."""
+        if self.look.silent:
+            return "the hold is over, and the canary serves nobody: its users go to the others"
+        if not judged(self.evidence.lately(self.plan.canary)):
+            return "the hold is over, and nothing tells of the canary in the last minute"
+        return None
 
     def _finding(self) -> Finding:
         """At most one test for each number of judged requests, which is what bounds false alarms."""
@@ -203,9 +215,12 @@ class _Course:
         return judge(seen(self.plan.canary), self._stable(seen), self.plan.limits, share)
 
     def _stable(self, seen: Callable[[str], Figures]) -> Figures | None:
-        """Stable's figures of the same window; where it gets nothing any more, those of the step before, if any."""
+        """Stable's figures of the same window; where it gets nothing any more, those of the step before, if enough."""
         parts = dict(self.plan.parts(self.plan.steps[self.state.step], self.order))
-        return seen(self.plan.stable) if parts[self.plan.stable] else self.evidence.reference
+        if parts[self.plan.stable]:
+            return seen(self.plan.stable)
+        before = self.evidence.reference
+        return before if before is not None and judged(before) >= self.plan.limits.min_requests else None
 
     def _blind_ms(self) -> int:
         return 0 if self.look.told else max(0, self.look.now_ms - self.state.looked_ms)

@@ -13,6 +13,7 @@ from typing import Final
 import msgspec
 
 from tidegate.domain.outcomes.version import Figures, VersionTold
+from tidegate.domain.rollout.rule import judged
 
 BLOCK_MS: Final = 30_000
 """The last minute is the block that fills and the one before: 30 to 60 s."""
@@ -66,10 +67,10 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def next_step(self, told: Told, stable: str, now_ms: int, least: int) -> Evidence:
-        """Empty, from here on. Stable's figures stay as the reference where they are of `least` requests."""
+        """Empty, from here on. Stable's figures stay as the reference where they are of `least` judged requests."""
         figures = self.seen(stable)
         marks = {run: sums for run, sums in self.marks.items() if run in told} or self.marks
-        reference = figures if figures.requests >= least else self.reference
+        reference = figures if judged(figures) >= least else self.reference
         return Evidence(marks=marks, block_since_ms=now_ms, reference=reference)
 
     def _turned(self, now_ms: int) -> Evidence:
