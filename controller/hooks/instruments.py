@@ -10,12 +10,12 @@ from prometheus_client import CollectorRegistry, Counter
 class Result(StrEnum):
     """How a request ended.
 
-    ACCEPTED  all of it was taken in        PARTLY   some of it; the rest was refused
-    GARBAGE   400                           TOKEN    401
-    UNKNOWN   404: no rule                  LABELS   422: one is missing or does not match
-    TARGET    422: a label names nothing    SIZE     413
-    RATE      429                           STORE    503: Redis does not answer, or its inbox is full
-    SLOW      408: the body did not come    PATH     404 or 405: there is no such hook
+    ACCEPTED  all of it was taken in        PARTLY        some of it; the rest was refused
+    GARBAGE   400                           UNAUTHORIZED  401: the token is wrong or missing
+    UNKNOWN   404: no rule                  LABELS        422: one is missing or does not match
+    TARGET    422: a label names nothing    SIZE          413
+    RATE      429                           STORE         503: Redis does not answer, or its inbox is full
+    SLOW      408: the body did not come    PATH          404: there is no such hook
     """
 
     ACCEPTED = "accepted"

@@ -22,7 +22,6 @@ class Unit(StrEnum):
     PERMILLE = "permille"
     SECONDS = "s"
     BYTES = "bytes"
-    BYTES_PER_SECOND = "Bps"
     REQUESTS_PER_SECOND = "reqps"
     PER_SECOND = "cps"
     FLAG = "bool_yes_no"

@@ -159,6 +159,10 @@ def in_match(line: str) -> str:
 
 
 FAULTS = {
+    "cluster by a name of Envoy's own clusters": (
+        "clusters:\n  - {name: tidegate_ext_proc, models: [m]}\n",
+        "2: clusters[0].name: 'tidegate_ext_proc' begins with 'tidegate_', which Tidegate keeps for itself",
+    ),
     "endpoint without port": (
         in_cluster("endpoints: [{address: foo}]"),
         "4: clusters[0].endpoints[0].address: 'foo' is not host:port with a port from 1 to 65535",

@@ -240,7 +240,7 @@ class TlsSection(Section):
 class ClusterSection(Section):
     """`clusters[]`: replicas that serve the same models."""
 
-    name: Name
+    name: ClusterName
     models: list[ModelName]
     kind: Literal["llm", "diffusion"] = "llm"
     lb: Literal["pick", "weighted"] = "pick"

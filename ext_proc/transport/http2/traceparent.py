@@ -11,7 +11,6 @@ from typing import Final
 
 from hpack.huffman_table import decode_huffman
 
-TRACE_FIELDS: Final = (b"traceparent", b"tracestate")
 HUFFMAN_TRACEPARENT: Final = bytes.fromhex("4d83216b1d85a93f")
 """By RFC 7541, appendix B, as the next one; a test compares both with the library's encoder."""
 HUFFMAN_TRACESTATE: Final = bytes.fromhex("4d83215091a4bf")

@@ -67,11 +67,6 @@ class Classes:
         """Every class, the default among them."""
         return tuple(self._named)
 
-    @property
-    def any_matched(self) -> bool:
-        """Whether a class depends on what is asked."""
-        return bool(self._matched)
-
     def of(self, asked: Asked, named: str | None) -> RequestClass:
         """The class that the header names, where the file allows that and it exists; else the first that matches."""
         if self._by_header and named is not None and named in self._named:
