@@ -124,11 +124,11 @@ class Decider:
                 raise
 
         arrival = self._arrival(info, there, len(body), attributes, answer)
+        if spans is not None:
+            spans.admitted(there, arrival)
         held = self._holds.refusal(there.cluster, model, arrival.class_name, arrival.priority)
         if held is not None:
             return answer(held)
-        if spans is not None:
-            spans.admitted(there, arrival)
         return self._gates.of(there.cluster).admit(arrival)
 
     def _parse(self, body: bytes, path: str, attributes: Attributes, spans: RequestSpans | None) -> RequestInfo:

@@ -64,7 +64,7 @@ class RequestSpans:
         said: dict[str, Value | None] = {
             "gen_ai.operation.name": OPERATIONS.get(info.api),
             "gen_ai.request.model": info.model[:_LONGEST_MODEL] if info.model else None,
-            "gen_ai.request.max_tokens": info.max_output_tokens,
+            "gen_ai.request.max_tokens": info.max_output_tokens or None,  # 0: it asks for no tokens
             "gen_ai.request.stream": info.stream or None,
             "tidegate.api": str(info.api),
             "tidegate.sequences": info.num_sequences,

@@ -155,7 +155,12 @@ async def test_spans_reach_a_collector_and_what_is_left_is_sent_at_the_end() -> 
 
 
 def test_without_an_endpoint_nothing_of_opentelemetry_is_imported() -> None:
-    code = "import sys, ext_proc.app, simulator.app, xds_server.app; print(*sys.modules)"
+    code = """
+import sys, ext_proc.app, simulator.app, xds_server.app
+from tidegate.tracing import open_spans
+assert open_spans(None, "grpc", "service", "instance", None) is None
+print(*sys.modules)
+"""
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     # redis-py imports the SDK's metrics where it finds them.
     wanted = [name for name in done.stdout.split() if name.startswith(("tidegate.otlp", "opentelemetry.sdk.trace."))]
