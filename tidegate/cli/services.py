@@ -8,11 +8,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import typer
-from prometheus_client import CollectorRegistry
 
 from tidegate.domain.errors import ConfigError
 from tidegate.runtime import run
-from tidegate.settings.config_file import FileConfig
 from tidegate.settings.flags import command
 from tidegate.settings.services import (
     AgentSettings,
@@ -22,12 +20,8 @@ from tidegate.settings.services import (
     ServiceSettings,
     XdsSettings,
 )
-from tidegate.store.ports import Store
 
 DEFAULT_CONFIG = Path("tidegate.yaml")
-
-Companion = tuple[str, Callable[[Store, FileConfig, CollectorRegistry], Coroutine[Any, Any, None]]]
-"""A name, and what runs in xds' process beside it, on its store, file and metrics."""
 
 S = TypeVar("S", bound=ServiceSettings)
 
@@ -46,25 +40,11 @@ def _with_config(settings: S) -> S:
 def xds(settings: XdsSettings) -> None:
     """Serve xDS to Envoys, with the controller in the same process."""
     from controller.hooks.app import token_for  # noqa: PLC0415 - a service loads what it needs alone
+    from tidegate.cli.companions import companions_of_xds  # noqa: PLC0415
     from xds_server.app import serve  # noqa: PLC0415
 
     token_for(settings)
     _run(lambda: serve(_with_config(settings), companions_of_xds(settings)))
-
-
-def companions_of_xds(settings: XdsSettings) -> list[Companion]:
-    """What runs in xds' process beside it: the controller, and the hooks where there are any."""
-    from controller.app import control  # noqa: PLC0415 - a service loads what it needs alone
-    from controller.hooks.app import serve_hooks  # noqa: PLC0415
-
-    def controller(store: Store, file: FileConfig, registry: CollectorRegistry) -> Coroutine[Any, Any, None]:
-        return control(store, file, settings, registry)
-
-    def hooks(store: Store, file: FileConfig, registry: CollectorRegistry) -> Coroutine[Any, Any, None]:
-        return serve_hooks(store, file, settings, registry)
-
-    companions: list[Companion] = [("controller", controller)] if settings.controller else []
-    return companions + ([("hooks", hooks)] if settings.hooks_listen is not None else [])
 
 
 def ext_proc(settings: ExtProcSettings) -> None:

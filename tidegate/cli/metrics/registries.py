@@ -17,8 +17,8 @@ from metrics_agent import app as agent
 from metrics_agent.gpu.process import NvmlGpus
 from outcomes import app as outcomes
 from simulator import app as simulator
+from tidegate.cli.companions import companions_of_xds
 from tidegate.cli.metrics.families import Family, families
-from tidegate.cli.services import companions_of_xds
 from tidegate.domain.errors import TidegateError
 from tidegate.domain.topology import Topology
 from tidegate.runtime import Service, now_ms
