@@ -7,6 +7,8 @@ TOOLS := .tools
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check -q
 ARGS ?=
+# Some shells forbid bytecode; here hundreds of processes start, and each would compile all that it imports.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: up setup test check format bench fuzz lab soak test-vllm docs dashboards lock clean
 
