@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from random import getrandbits
 from typing import Final
@@ -40,6 +41,7 @@ from ext_proc.view import FleetView
 from ext_proc.worker import WorkerOrder, say_ready
 from tidegate.domain.errors import ConfigError, StoreError
 from tidegate.domain.flow.classes import Classes
+from tidegate.domain.trace_context import TraceContext
 from tidegate.grpc_tls import server_watch
 from tidegate.grpc_tls_files import TlsMetrics, TlsWatch
 from tidegate.runtime import Service
@@ -51,7 +53,7 @@ from tidegate.store.ports import Store
 from tidegate.store.redis import RedisStore
 from tidegate.store.stats import StoreMetrics
 from tidegate.telemetry import MetricsPage, configure_logs
-from tidegate.tracing import open_spans
+from tidegate.tracing import Spans, open_spans
 
 log = structlog.get_logger("ext_proc")
 
@@ -93,63 +95,15 @@ async def serve_on(
 ) -> None:
     """`serve` on a given store, which stays open; the metrics on `registry`, where one is given."""
     registry = CollectorRegistry() if registry is None else registry
-    service = Service("ext_proc", registry)
-    clock = StoreClock(store)
-    shared = SharedPicks(store, instance_name(), clock)
-    fleet = FleetView(file.topology, settings.sample_ttl_ms, shared.record)
-    FleetMetrics(registry, fleet, clock)
-    tokens, outputs = TokenBook(fleet.names), OutputBook(fleet.names)
-    StoreMetrics(registry, store)
-    SharedPicksMetrics(registry, shared)
-    OutputMetrics(registry, outputs)
-    health, metrics = Health(), ExtProcMetrics(registry, tokens)
+    service, health = Service("ext_proc", registry), Health()
+    parts = _parts(store, file, settings, registry)
     recent = RecentRequests() if settings.debug_requests else None
-    gates = Gates(fleet, clock)
-    tuning = Tuning(fleet, gates)
-    QueueMetrics(registry, gates)
-    mix, holds = MixBook(clock), Holds(fleet.names, clock)
-    splits = SplitBook(file.topology)
-    SplitMetrics(registry, splits)
-    versions = Versions(
-        splits,
-        lambda name: fleet.cluster(name).serves(clock()),
-        lambda: getrandbits(64),
-        user_header=file.gateway.user_header,
-        by_name=file.gateway.version_header,
-    )
     spans = open_spans(settings.otlp_endpoint, settings.otlp_protocol, TRACED_AS, instance_name(), registry)
-    decider = Decider(
-        Routes(file.topology, fleet.cluster_listing, tokens.ratio_of, versions),
-        fleet,
-        tokens,
-        metrics,
-        max_request_bytes=file.gateway.max_request_bytes,
-        clock=clock,
-        recent=recent,
-        gates=gates,
-        classes=Classes(file.topology.classes, by_header=file.gateway.class_header),
-        outputs=outputs,
-        explain=file.gateway.explain,
-        decisions=DecisionLog(log, settings.log_decisions) if settings.log_decisions else None,
-        mix=mix,
-        holds=holds,
-        spans=spans,
-    )
+    decider = _decider(parts, file, settings, recent, spans)
     tls = server_watch(settings.tls_cert, settings.tls_key, settings.tls_client_ca, TlsMetrics(registry))
-    reader = Reader()
+    new_server = _new_server(settings, file, decider, health, parts.metrics, tls, traces=spans is not None)
     listens = {"listen": settings.listen, **({"own": worker.own_listen} if worker else {})}
-    servers = {
-        name: TRANSPORTS[settings.transport](
-            lambda: Session(decider.decide, reader),
-            health,
-            metrics,
-            max_body_bytes=file.gateway.max_request_bytes,
-            tls=tls,
-            reuse_port=worker is not None and name == "listen",
-            traced=None if spans is None else lambda trace: Session(partial(decider.decide, trace=trace), reader),
-        )
-        for name in listens
-    }
+    servers = {name: new_server(reuse_port=worker is not None and name == "listen") for name in listens}
     page = MetricsPage(
         registry,
         lambda: "stopping" if service.stopping.is_set() else None,
@@ -157,11 +111,7 @@ async def serve_on(
     )
     info: dict[str, str | None] = {"metrics": await page.start(settings.metrics_listen)}
     info |= await _listen(servers, listens)
-    _start_tasks(service, store, clock, fleet, tokens, outputs, gates, versions, tuning, settings, info, tls)
-    _start_sharing(service, shared, fleet)
-    service.spawn("mix", lambda: mix.tell(store, instance_name()))
-    _follow_orders(service, store, splits, holds, settings.tick_ms / 1000)
-    service.spawn("faults", lambda: FaultBook(file.topology, fleet, clock).follow(store))
+    _start_tasks(service, store, file, settings, parts, info, tls)
     log.info("ext_proc serves", **info)
     if worker is not None:
         say_ready(info)
@@ -170,12 +120,103 @@ async def serve_on(
         health.drain()
         await asyncio.sleep(DRAIN_SECONDS)
     finally:
-        gates.stop()
+        parts.gates.stop()
         await asyncio.gather(*(server.stop(GRACE_SECONDS) for server in servers.values()))
         await page.stop()
         if spans is not None:
             await spans.stop()
         await _leave(store)
+
+
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    """What is known here and what is done by it, apart from sockets and requests."""
+
+    clock: StoreClock
+    shared: SharedPicks
+    fleet: FleetView
+    tokens: TokenBook
+    outputs: OutputBook
+    gates: Gates
+    mix: MixBook
+    holds: Holds
+    splits: SplitBook
+    versions: Versions
+    metrics: ExtProcMetrics
+
+
+def _parts(store: Store, file: FileConfig, settings: ExtProcSettings, registry: CollectorRegistry) -> _Parts:
+    """All of them, their metrics registered."""
+    clock = StoreClock(store)
+    shared = SharedPicks(store, instance_name(), clock)
+    fleet = FleetView(file.topology, settings.sample_ttl_ms, shared.record)
+    tokens, outputs = TokenBook(fleet.names), OutputBook(fleet.names)
+    gates, splits = Gates(fleet, clock), SplitBook(file.topology)
+    versions = Versions(
+        splits,
+        lambda name: fleet.cluster(name).serves(clock()),
+        lambda: getrandbits(64),
+        user_header=file.gateway.user_header,
+        by_name=file.gateway.version_header,
+    )
+    FleetMetrics(registry, fleet, clock)
+    StoreMetrics(registry, store)
+    SharedPicksMetrics(registry, shared)
+    OutputMetrics(registry, outputs)
+    metrics = ExtProcMetrics(registry, tokens)
+    QueueMetrics(registry, gates)
+    SplitMetrics(registry, splits)
+    mix, holds = MixBook(clock), Holds(fleet.names, clock)
+    return _Parts(clock, shared, fleet, tokens, outputs, gates, mix, holds, splits, versions, metrics)
+
+
+def _decider(
+    parts: _Parts, file: FileConfig, settings: ExtProcSettings, recent: RecentRequests | None, spans: Spans | None
+) -> Decider:
+    return Decider(
+        Routes(file.topology, parts.fleet.cluster_listing, parts.tokens.ratio_of, parts.versions),
+        parts.fleet,
+        parts.tokens,
+        parts.metrics,
+        max_request_bytes=file.gateway.max_request_bytes,
+        clock=parts.clock,
+        recent=recent,
+        gates=parts.gates,
+        classes=Classes(file.topology.classes, by_header=file.gateway.class_header),
+        outputs=parts.outputs,
+        explain=file.gateway.explain,
+        decisions=DecisionLog(log, settings.log_decisions) if settings.log_decisions else None,
+        mix=parts.mix,
+        holds=parts.holds,
+        spans=spans,
+    )
+
+
+def _new_server(
+    settings: ExtProcSettings,
+    file: FileConfig,
+    decider: Decider,
+    health: Health,
+    metrics: ExtProcMetrics,
+    tls: TlsWatch | None,
+    *,
+    traces: bool,
+) -> Callable[..., GrpcioServer | WireServer]:
+    """What makes a server of the transport that was asked for; `reuse_port` is left to say."""
+    reader = Reader()
+
+    def traced(trace: TraceContext) -> Session:
+        return Session(partial(decider.decide, trace=trace), reader)
+
+    return partial(
+        TRANSPORTS[settings.transport],
+        lambda: Session(decider.decide, reader),
+        health,
+        metrics,
+        max_body_bytes=file.gateway.max_request_bytes,
+        tls=tls,
+        traced=traced if traces else None,
+    )
 
 
 def instance_name() -> str:
@@ -198,44 +239,45 @@ async def _listen(servers: Mapping[str, GrpcioServer | WireServer], listens: Map
 def _start_tasks(
     service: Service,
     store: Store,
-    clock: StoreClock,
-    fleet: FleetView,
-    tokens: TokenBook,
-    outputs: OutputBook,
-    gates: Gates,
-    versions: Versions,
-    tuning: Tuning,
+    file: FileConfig,
     settings: ExtProcSettings,
-    info: dict[str, str | None],
+    parts: _Parts,
+    info: Mapping[str, str | None],
     tls: TlsWatch | None,
 ) -> None:
-    feed = FleetFeed(fleet, store, tick_ms=settings.tick_ms, clock=clock, changed=gates.changed)
-
-    async def beat() -> None:
-        while True:
-            told = {
-                **info,
-                SHARED: tokens.shared(),
-                OUTPUTS: outputs.shared(),
-                "tls_not_after_ms": tls and tls.not_after_ms,
-                "queues": gates.report(clock()),
-                "unserved_at_ms": fleet.unserved(),
-                "silent_versions": versions.silent(),
-            }
-            await store.beat(SERVICE, instance_name(), told, ttl_ms=BEAT_TTL_MS)
-            await asyncio.sleep(BEAT_SECONDS)
-
-    service.spawn("clock", clock.run)
+    fleet, gates, tick_seconds = parts.fleet, parts.gates, settings.tick_ms / 1000
+    feed = FleetFeed(fleet, store, tick_ms=settings.tick_ms, clock=parts.clock, changed=gates.changed)
+    service.spawn("clock", parts.clock.run)
     service.spawn("samples", feed.follow_samples)
     service.spawn("decisions", feed.follow_decisions)
     service.spawn("nudges", feed.follow_nudges)
     service.spawn("names", feed.follow_names)
     service.spawn("queues", gates.run)
-    service.spawn("tunes", lambda: tuning.follow(store, settings.tick_ms / 1000))
-    service.spawn("tokens", lambda: feed.follow_tokens(tokens, outputs, instance_name()))
-    service.spawn("presence", beat)
+    service.spawn("tunes", lambda: Tuning(fleet, gates).follow(store, tick_seconds))
+    service.spawn("tokens", lambda: feed.follow_tokens(parts.tokens, parts.outputs, instance_name()))
+    service.spawn("presence", lambda: _beat(store, parts, info, tls))
     if tls is not None:
         service.spawn("certificates", tls.run)
+    service.spawn("mix", lambda: parts.mix.tell(store, instance_name()))
+    service.spawn("faults", lambda: FaultBook(file.topology, fleet, parts.clock).follow(store))
+    _start_sharing(service, parts.shared, fleet)
+    _follow_orders(service, store, parts.splits, parts.holds, tick_seconds)
+
+
+async def _beat(store: Store, parts: _Parts, info: Mapping[str, str | None], tls: TlsWatch | None) -> None:
+    """Say each second that this instance lives, and what it is doing."""
+    while True:
+        told = {
+            **info,
+            SHARED: parts.tokens.shared(),
+            OUTPUTS: parts.outputs.shared(),
+            "tls_not_after_ms": tls and tls.not_after_ms,
+            "queues": parts.gates.report(parts.clock()),
+            "unserved_at_ms": parts.fleet.unserved(),
+            "silent_versions": parts.versions.silent(),
+        }
+        await store.beat(SERVICE, instance_name(), told, ttl_ms=BEAT_TTL_MS)
+        await asyncio.sleep(BEAT_SECONDS)
 
 
 def _follow_orders(service: Service, store: Store, splits: SplitBook, holds: Holds, tick_seconds: float) -> None:
