@@ -19,7 +19,7 @@ class Unit(StrEnum):
 
     COUNT = "short"
     RATIO = "percentunit"
-    PERMILLE = "permille"
+    PERMILLE = "suffix:‰"
     SECONDS = "s"
     BYTES = "bytes"
     REQUESTS_PER_SECOND = "reqps"
@@ -41,7 +41,7 @@ class Query:
 class Panel:
     """One panel, 8 of 24 columns wide unless told otherwise. `help` says what it shows and what is good.
 
-    `warn` and `bad` are the values from which it is coloured, None where no value is bad.
+    `warn` and `bad` are the values from which it is coloured, None where no value is bad. `zero` is shown in place of 0.
     """
 
     title: str
@@ -53,6 +53,7 @@ class Panel:
     height: int = 8
     warn: float | None = None
     bad: float | None = None
+    zero: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -75,6 +75,8 @@ def _panel(panel: Panel) -> AnyPanel:
     made = made.span(panel.width).height(panel.height)
     if panel.bad is not None or panel.warn is not None:
         made = made.thresholds(_thresholds(panel))
+    if panel.zero is not None:
+        made = made.mappings([models.ValueMap(options={"0": models.ValueMappingResult(text=panel.zero)})])
     for number, query in enumerate(panel.queries):
         asked = prometheus.Dataquery().expr(query.expr).legend_format(query.legend).ref_id(chr(ord("A") + number))
         made = made.with_target(asked.instant() if panel.look is Look.STAT else asked.range())

@@ -38,11 +38,12 @@ _LIVES: Final = (
     Panel(
         "Certificates end",
         Unit.MOMENT,
-        "The first of each pair to end; 0 where nothing speaks TLS.",
+        "The first of each pair to end.",
         (Query("min by (pair) (tidegate_tls_certificate_not_after_seconds) * 1000 or vector(0)", "{{pair}}"),),
         look=Look.STAT,
         width=6,
         height=5,
+        zero="nothing speaks TLS",
     ),
 )
 
