@@ -41,7 +41,8 @@ class Query:
 class Panel:
     """One panel, 8 of 24 columns wide unless told otherwise. `help` says what it shows and what is good.
 
-    `warn` and `bad` are the values from which it is coloured, None where no value is bad. `zero` is shown in place of 0.
+    `warn` and `bad` are the values from which it is coloured, None where no value is bad. `zero` stands in
+    place of 0.
     """
 
     title: str
