@@ -12,7 +12,7 @@ from controller.audit import CONTROLLER
 from tidegate.domain.operators import FieldChange
 from tidegate.domain.rollout.course import GOING, Look, Order, Phase, State, Turn, advance, begin
 from tidegate.domain.rollout.evidence import Evidence
-from tidegate.domain.rollout.plan import PLAN_FIELDS, Plan, read_plan
+from tidegate.domain.rollout.plan import Plan, read_plan
 from tidegate.domain.split import Parts, fields_of, split_key, text_of
 from tidegate.store.ports import Event, RawOperatorKeys
 from tidegate.store.rollouts import (
@@ -79,8 +79,9 @@ class OneRollout:
 
     def _is_asked_for(self, state: State) -> bool:
         """Whether an operator's fields are there. What is refused may lack any, until the next HSET."""
-        needed = PLAN_FIELDS if state.phase is Phase.REFUSED else ("to",)
-        return any(name in self._fields for name in needed)
+        if state.phase is Phase.REFUSED:
+            return bool(self._fields.keys() - {STATE, FIGURES})
+        return "to" in self._fields
 
     async def _begin(self, *, listed: bool) -> None:
         try:

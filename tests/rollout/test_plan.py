@@ -72,5 +72,13 @@ def test_steps_beyond_what_both_have_are_refused() -> None:
         read_plan({"to": "canary", "from": "stable"}, (("stable", 600), ("canary", 0), ("other", 400)), ORDER)
 
 
+def test_who_has_most_already_loses_nothing_to_a_first_step() -> None:
+    """To begin at 1 % would give 99 % to the version that has nothing."""
+    with pytest.raises(ValueError, match="stable has 100 %, more than canary, and the first step would give it less"):
+        read_plan({"to": "stable"}, ALL, ORDER)
+    assert read_plan({"to": "canary"}, (("stable", 900), ("canary", 100)), ORDER).steps[0] == 10
+    assert read_plan({"to": "canary", "steps": "70,100"}, (("stable", 400), ("canary", 600)), ORDER).steps[0] == 700
+
+
 def test_tenths_of_a_percent_are_parts_per_thousand() -> None:
     assert read_steps("0.1,0.9,99.9") == (1, 9, 999)

@@ -21,7 +21,6 @@ MOST_STEPS: Final = 100
 LEAST_RATIO: Final = 1.0
 MOST_RATIO: Final = 100.0
 MOST_REQUESTS: Final = 1_000_000
-PLAN_FIELDS: Final = ("to", "from", "steps", "hold", "max_error_rate", "max_p95_ratio", "min_requests")
 
 _STEP: Final = re.compile(r"([0-9]{1,3})(?:\.([0-9]))?%?", re.ASCII)
 _NUMBER: Final = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,9})?", re.ASCII)
@@ -75,6 +74,11 @@ def read_plan(fields: Mapping[str, str], before: Parts, order: Sequence[str]) ->
     shares = dict(before)
     steps = read_steps(fields.get("steps", STEPS))
     pool = shares.get(stable, 0) + shares.get(canary, 0)
+    if steps[0] < shares.get(canary, 0) > shares.get(stable, 0):
+        raise ValueError(
+            f"{canary} has {percent(shares[canary])}, more than {stable}, and the first step would give it less:"
+            f" begin the steps there, or go to {stable}"
+        )
     if steps[-1] > pool:
         raise ValueError(
             f"its last step is {percent(steps[-1])}, but {stable} and {canary} have {percent(pool)} together:"
