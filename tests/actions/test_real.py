@@ -84,11 +84,13 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
             "actions": {"rules": RULES},
         }
         up = start_up(folder, config=config)
-        with httpx.Client(timeout=20) as client:
-            world = World(up, one, client)
-            wait_until(lambda: world.ask().status_code == 200, what="a request that is served")
-            yield world
-        stop_up(up)
+        try:
+            with httpx.Client(timeout=20) as client:
+                world = World(up, one, client)
+                wait_until(lambda: world.ask().status_code == 200, what="a request that is served")
+                yield world
+        finally:
+            stop_up(up)
     finally:
         engines.stop()
 

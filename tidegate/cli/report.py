@@ -84,20 +84,25 @@ async def _gather(store: Store, topology: Topology | None, now_ms: int) -> dict[
         "envoys": [
             envoy | {"tells_outcomes": envoy["node"] in heard} for info in xds for envoy in info.get("envoys", [])
         ],
-        "services": {
-            name: [
-                {
-                    "instance": instance,
-                    "age_ms": max(0, now_ms - int(info.get("beat_at_ms", now_ms))),
-                    "tls_not_after_ms": info.get("tls_not_after_ms"),
-                }
-                for instance, info in sorted(present.get(name, {}).items())
-            ]
-            for name in dict.fromkeys((*SERVICES, *present))
-        },
+        "services": _services(present, now_ms),
         "queues": _queues(present.get("ext_proc", {})),
         "slos": slo_values(slos, models_seen(told)),
         "redis": {"reachable": True, "error": await _write_trouble(store)},
+    }
+
+
+def _services(present: Mapping[str, Mapping[str, Mapping[str, Any]]], now_ms: int) -> dict[str, list[dict[str, Any]]]:
+    """The instances of each service: known ones first, and without any where none is there."""
+    return {
+        name: [
+            {
+                "instance": instance,
+                "age_ms": max(0, now_ms - int(info.get("beat_at_ms", now_ms))),
+                "tls_not_after_ms": info.get("tls_not_after_ms"),
+            }
+            for instance, info in sorted(present.get(name, {}).items())
+        ]
+        for name in dict.fromkeys((*SERVICES, *present))
     }
 
 

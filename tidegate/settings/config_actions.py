@@ -80,6 +80,7 @@ Priority = Annotated[int, BeforeValidator(_priority), Field(ge=MOST_URGENT, le=L
 class Section(BaseModel):
     """As all of the file: strict, and without keys that nobody knows."""
 
+    # Stated in each module of sections: ruff tells models, whose defaults may be lists, by a base class that it sees.
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
 
 

@@ -23,6 +23,7 @@ from envoy.extensions.filters.network.http_connection_manager.v3 import http_con
 from envoy.extensions.http.early_header_mutation.header_mutation.v3 import header_mutation_pb2
 from envoy.type.matcher.v3 import string_pb2
 
+from tidegate.domain.trace_context import TRACEPARENT_HEADER
 from tidegate.domain.wire import (
     CONTENT_ENCODING_ATTRIBUTE,
     CONTENT_TYPE_ATTRIBUTE,
@@ -54,7 +55,7 @@ from xds_server.resources.names import (
     ROUTES_NAME,
     WHOLE_BODY_FILTER,
 )
-from xds_server.resources.tracing import TRACEPARENT, VALID, tracing
+from xds_server.resources.tracing import VALID, tracing
 from xds_server.resources.wrap import Bool, packed, seconds
 
 # Long enough for many bodies of tens of megabytes at once on a busy machine.
@@ -155,11 +156,11 @@ def _strip_control_headers(desired: Desired) -> Any:
     No matcher can spare some of a prefix, so `inputs` stand aside under other names meanwhile; so does a traceparent
     that is one, where Envoy traces.
     """
-    traced = [TRACEPARENT] if desired.collector else []
+    traced = [TRACEPARENT_HEADER] if desired.collector else []
     aside = {name: ASIDE_PREFIX + name for name in (*desired.inputs, *traced)}
     mutations = [
         _without(ASIDE_PREFIX),
-        *(_written(to, VALID if name == TRACEPARENT else f"%REQ({name})%") for name, to in aside.items()),
+        *(_written(to, VALID if name == TRACEPARENT_HEADER else f"%REQ({name})%") for name, to in aside.items()),
         *map(_without, (*STRIPPED_PREFIXES, *traced)),
         *(_written(name, f"%REQ({to})%") for name, to in aside.items()),
         _without(ASIDE_PREFIX),

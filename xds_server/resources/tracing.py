@@ -26,7 +26,6 @@ from xds_server.resources.wrap import Bool, packed, seconds
 SERVICE: Final = "tidegate-envoy"
 EXPORT_SECONDS: Final = 5.0
 MILLION: Final = 1_000_000
-TRACEPARENT: Final = "traceparent"
 # {32} of a class is more than RE2 may have of program here; the length says the rest.
 VALID: Final = (
     "%CEL('traceparent' in request.headers && size(request.headers['traceparent']) == 55"
