@@ -46,6 +46,8 @@ class ActionsDuty:
         heard = await self._store.delivered(TAKEN_AT_ONCE)
         before, acts = await self._known(lease, heard)
         after = before.after(heard.notices, heard.now_ms)
+        if forgotten := {one.key for one in heard.notices} - after.notices.keys():
+            log.warning("more alerts than are remembered; the newest do nothing", count=len(forgotten))
         now = tuple(act for act in after.acts(heard.now_ms) if act.rule in self._rules)
         changed = _changed(before if heard.kept else Book(), after)
         if heard.taken or changed or now != acts or not heard.kept:

@@ -6,10 +6,47 @@ import hmac
 import ipaddress
 from pathlib import Path
 
+import structlog
+
 from tidegate.domain.errors import ConfigError
 from tidegate.domain.topology import split_listen
 
 SHORTEST = 16
+
+log = structlog.get_logger("controller.hooks")
+
+
+class TokenFile:
+    """The token of a file that may be written anew while it is used. What is no token leaves the last one in force.
+
+    Raises ConfigError as `token_of` does. `current` looks at the file's times each time it is asked, and never raises.
+    """
+
+    def __init__(self, listen: str, file: Path | None) -> None:
+        self._listen, self._file = listen, file
+        self._seen = _stat(file)
+        self._token = token_of(listen, file)
+
+    def current(self) -> str | None:
+        """The token that callers have to know; None: none is needed."""
+        seen = _stat(self._file)
+        if seen != self._seen:
+            self._seen = seen
+            try:
+                self._token = token_of(self._listen, self._file)
+            except ConfigError as exc:
+                log.error("the new token of the hooks is not taken; the last one stays", error=str(exc))  # noqa: TRY400
+            else:
+                log.info("the token of the hooks changed")
+        return self._token
+
+
+def _stat(file: Path | None) -> tuple[int, int, int] | None:
+    try:
+        found = file.stat() if file is not None else None
+    except OSError:
+        return None
+    return None if found is None else (found.st_ino, found.st_size, found.st_mtime_ns)
 
 
 def token_of(listen: str, file: Path | None) -> str | None:

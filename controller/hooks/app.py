@@ -7,7 +7,7 @@ import asyncio
 import structlog
 from prometheus_client import CollectorRegistry
 
-from controller.hooks.access import token_of
+from controller.hooks.access import TokenFile, token_of
 from controller.hooks.instruments import HookInstruments
 from controller.hooks.server import Hooks, HooksServer
 from tidegate.domain.actions.rules import Known, Rules
@@ -31,8 +31,9 @@ async def serve_hooks(store: Store, file: FileConfig, settings: XdsSettings, reg
     """Answer hooks until cancelled. Raises ConfigError: the port is taken, or the token cannot be read."""
     if settings.hooks_listen is None:
         raise ConfigError(["--hooks-listen is not set"])
+    token = TokenFile(settings.hooks_listen, settings.hooks_token_file)
     instruments = HookInstruments(registry)
-    server = HooksServer(Hooks(rules_of(file), store, instruments, token=token_for(settings)))
+    server = HooksServer(Hooks(rules_of(file), store, instruments, token=token.current))
     try:
         log.info("hooks are served", listen=await server.start(settings.hooks_listen))
         await asyncio.Event().wait()

@@ -17,9 +17,10 @@ import structlog
 from aiohttp import web
 
 from controller.hooks.access import may_call
+from controller.hooks.connections import Guarded, HttpLog
 from controller.hooks.instruments import STATUS, HookInstruments, Result
 from controller.hooks.limits import Bucket
-from controller.hooks.payload import Alert, Garbage, annotation_id, read_alerts, read_annotation
+from controller.hooks.payload import Alert, Garbage, TooMany, annotation_id, read_alerts, read_annotation
 from tidegate.domain.actions.notice import Notice, label_hash
 from tidegate.domain.actions.rules import Order, Rules, Unfit
 from tidegate.domain.errors import ConfigError, StoreError
@@ -57,7 +58,7 @@ class Heard:
 
 
 class Hooks:
-    """Answers hooks. `token` is what callers have to know (None: nothing). Belongs to one event loop."""
+    """Answers hooks. `token` says what callers have to know (None: nothing). Belongs to one event loop."""
 
     def __init__(
         self,
@@ -65,7 +66,7 @@ class Hooks:
         store: HookStore,
         instruments: HookInstruments,
         *,
-        token: str | None,
+        token: Callable[[], str | None],
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._rules, self._store, self._instruments, self._token = rules, store, instruments, token
@@ -78,8 +79,12 @@ class Hooks:
             app.router.add_post(f"/hooks/{hook}", partial(self._answer, hook, self._alerts))
         app.router.add_post("/hooks/annotations", partial(self._answer, "annotations", self._annotation))
         app.router.add_delete("/hooks/annotations/{id}", partial(self._answer, "annotations", self._forget))
-        app.router.add_route("*", "/{path:.*}", partial(self._answer, "none", _no_such_hook))
+        app.router.add_route("*", r"/{path:[\s\S]*}", partial(self._answer, "none", _no_such_hook))
         return app
+
+    def is_no_http(self) -> None:
+        """Count a request that could not be read."""
+        self._instruments.requests.labels(hook="none", result=Result.GARBAGE).inc()
 
     async def _answer(
         self, hook: str, hear: Callable[[web.Request], Awaitable[Heard]], request: web.Request
@@ -91,13 +96,14 @@ class Hooks:
         result = Result.PARTLY if heard.refused else Result.ACCEPTED
         told = [str(one) for one in heard.refused]
         if told:
-            log.warning("a hook accepted a part of what it was told", hook=hook, refused=told[:MOST_TOLD])
+            shown = [one[:_SHOWN] for one in told[:MOST_TOLD]]
+            log.warning("a hook accepted a part of what it was told", hook=hook, refused=shown)
         self._instruments.requests.labels(hook=hook, result=result).inc()
         return web.json_response({"accepted": len(heard.notices), "refused": told[:MOST_TOLD]})
 
     async def _heard(self, hear: Callable[[web.Request], Awaitable[Heard]], request: web.Request) -> Heard:
         """Check who asks and how often, read, and leave the notices in the inbox. Raises Refused."""
-        known = may_call(request.headers.get("authorization"), self._token)
+        known = may_call(request.headers.get("authorization"), self._token())
         if seconds := (self._calls if known else self._wrong).take():
             raise Refused(Result.RATE, "too many requests", seconds)
         if not known:
@@ -106,6 +112,8 @@ class Hooks:
             heard = await hear(request)
             if not await self._store.deliver(heard.notices, most=MOST_WAITING):
                 raise Refused(Result.STORE, "too many notices wait for the controller that leads", 5)
+        except TooMany as exc:
+            raise Refused(Result.SIZE, str(exc)) from exc
         except Garbage as exc:
             raise Refused(Result.GARBAGE, str(exc)) from exc
         except StoreError as exc:
@@ -136,7 +144,7 @@ class Hooks:
 
     async def _annotation(self, request: web.Request) -> Heard:
         body, now_ms = await _body(request), await self._now_ms()
-        said = read_annotation(body)
+        said = read_annotation(body, now_ms)
         try:
             orders = self._rules.of_annotation(said.tags, said.labels)
         except Unfit as unfit:
@@ -156,7 +164,7 @@ class Hooks:
     async def _forget(self, request: web.Request) -> Heard:
         ident, now_ms = annotation_id(request.match_info["id"]), await self._now_ms()
         key = f"annotation:{ident}"
-        over = Notice(key=key, cause=f"annotation {ident}", version_ms=0, first_ms=now_ms, last_ms=now_ms, over=True)
+        over = Notice(key=key, cause=f"annotation {ident}", version_ms=0, first_ms=now_ms, last_ms=now_ms, ended_ms=0)
         return Heard([over])
 
     async def _now_ms(self) -> int:
@@ -171,11 +179,17 @@ async def _body(request: web.Request) -> bytes:
     """Raises Refused: too long, or too slow."""
     if (request.content_length or 0) > MOST_BYTES:
         raise Refused(Result.SIZE, f"more than {MOST_BYTES} bytes")
+    if request.headers.get("content-encoding", "identity").lower() != "identity":
+        raise Refused(Result.GARBAGE, "the body is compressed; send it as it is")
     try:
         async with asyncio.timeout(BODY_SECONDS):
             return await request.read()
     except web.HTTPRequestEntityTooLarge as exc:
         raise Refused(Result.SIZE, f"more than {MOST_BYTES} bytes") from exc
+    except web.RequestPayloadError as exc:
+        raise Refused(Result.GARBAGE, "the body is not what its headers say") from exc
+    except ConnectionError as exc:
+        raise Refused(Result.GARBAGE, "the body ended early") from exc
     except TimeoutError as exc:
         raise Refused(Result.SLOW, f"the body did not come within {BODY_SECONDS:g} s") from exc
 
@@ -187,7 +201,7 @@ def _notice(alert: Alert, orders: tuple[Order, ...], now_ms: int) -> Notice:
         version_ms=alert.starts_ms,
         first_ms=now_ms,
         last_ms=now_ms,
-        over=not alert.firing,
+        ended_ms=alert.ended_ms,
         orders=orders,
     )
 
@@ -209,18 +223,27 @@ class HooksServer:
     """Hooks on an address."""
 
     def __init__(self, hooks: Hooks) -> None:
-        self._runner = web.AppRunner(hooks.app(), access_log=None, handle_signals=False)
+        options: dict[str, Any] = {"access_log": None, "logger": HttpLog(hooks.is_no_http)}
+        options["auto_decompress"] = False  # a small body may be hundreds of megabytes, and who waits are Envoys
+        self._runner = web.AppRunner(hooks.app(), handle_signals=False, **options)
+        self._server: asyncio.Server | None = None
 
     async def start(self, listen: str) -> str:
         """Bind `host:port` (port 0: any free one); the bound address. Raises ConfigError."""
         await self._runner.setup()
+        made, open_ = self._runner.server, set[Guarded]()
+        if made is None:
+            raise RuntimeError("the runner has no server after its setup")
+        loop = asyncio.get_running_loop()
         try:
-            await web.TCPSite(self._runner, *split_listen(listen)).start()
+            self._server = await loop.create_server(lambda: Guarded(made(), open_), *split_listen(listen))
         except (OSError, ValueError) as exc:
             raise ConfigError([f"--hooks-listen {listen} cannot be bound: {exc}"]) from exc
-        bound: Any = self._runner.addresses[0]
+        bound: Any = self._server.sockets[0].getsockname()
         return f"{bound[0]}:{bound[1]}"
 
     async def stop(self) -> None:
         """Release the port."""
+        if self._server is not None:
+            self._server.close()
         await self._runner.cleanup()

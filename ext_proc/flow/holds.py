@@ -15,6 +15,10 @@ LONGEST_RETRY_SECONDS: Final = 60
 """An alert may be over long before its act would be: clients look again within a minute."""
 
 
+LATE_SECONDS: Final = 10
+"""Where no controller ends an act whose time is over, nobody is turned away for it for longer than this."""
+
+
 class HoldStore(Acts, DecisionLog, Nudges, Protocol):
     """What is followed."""
 
@@ -34,6 +38,8 @@ class Holds:
         if hold is None:
             return None
         left = LONGEST_RETRY_SECONDS if hold.until_ms is None else math.ceil((hold.until_ms - self._clock()) / 1000)
+        if left <= -LATE_SECONDS:
+            return None
         why = f"Requests of class `{class_name}` and priority {priority} are held for now."
         return Refusal(Reason.HELD, why, retry_after_seconds=min(max(left, 1), LONGEST_RETRY_SECONDS))
 

@@ -7,11 +7,13 @@ from typing import Any
 
 import pytest
 from prometheus_client import CollectorRegistry
+from structlog.testing import capture_logs
 
 from controller.actions.duty import ActionsDuty
 from controller.actions.instruments import ActionInstruments
 from tests.actions.acts import NOW_MS
 from tidegate.domain.actions.act import Deed, Kind
+from tidegate.domain.actions.book import MOST_NOTICES
 from tidegate.domain.actions.effects import NONE
 from tidegate.domain.actions.notice import Notice
 from tidegate.domain.actions.rules import Order
@@ -55,6 +57,8 @@ class World:
     def notice(self, **changes: Any) -> Notice:
         now = self.now_ms
         known = {"version_ms": NOW_MS, "first_ms": now, "last_ms": now, "orders": (ORDER,), **changes}
+        if known.pop("over", False):
+            known["ended_ms"] = known["version_ms"]
         return Notice(key="alert:1", cause="alert Failing", **known)
 
     async def said(self) -> list[tuple[str, str, str, str, str]]:
@@ -177,6 +181,17 @@ async def test_metrics_count_what_is_in_force_and_what_turned(world: World) -> N
     assert value("tidegate_actions_in_force", {"kind": "retries"}) == 0
     told = {"kind": "retries", "event": "began"}
     assert value("tidegate_actions_total", told) == 1 == value("tidegate_actions_total", {**told, "event": "ended"})
+
+
+async def test_alerts_beyond_what_is_remembered_are_told_and_those_in_force_stay(world: World) -> None:
+    await world.hear(world.notice())
+    world.now_ms += 1
+    flood = [replace(world.notice(), key=f"alert:x{n}") for n in range(MOST_NOTICES)]
+    with capture_logs() as lines:
+        for part in range(0, MOST_NOTICES, 500):
+            await world.hear(*flood[part : part + 500])
+    assert (len(await world.store.acts()), "alert:1" in await world.store.notices()) == (MOST_NOTICES, True)
+    assert [one["count"] for one in lines if one["log_level"] == "warning"] == [1]
 
 
 async def test_everyone_is_nudged_when_an_act_begins_and_not_when_it_is_heard_again(world: World) -> None:

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from ext_proc.flow.holds import Holds
+from ext_proc.flow.holds import LATE_SECONDS, Holds
 from tests.actions.acts import NOW_MS, act
 from tests.conftest import until
 from tidegate.domain.actions.act import Act
@@ -32,6 +32,12 @@ def test_retry_after_is_what_is_left_within_a_minute(left_ms: int | None, expect
     assert refusal is not None
     assert (refusal.reason, refusal.retry_after_seconds) == (Reason.HELD, expected)
     assert holds.refusal("phi-3", "phi", "default", 0) is None
+
+
+def test_a_hold_whose_time_is_over_ends_where_no_controller_says_so() -> None:
+    holds = Holds(["phi-3"], lambda: NOW_MS)
+    holds.effects = summed([held(NOW_MS - LATE_SECONDS * 1_000)])
+    assert holds.refusal("phi-3", "phi", "batch", 0) is None
 
 
 async def test_a_hold_is_followed_at_a_word_stays_in_an_emptied_store_and_ends() -> None:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import io
 import json
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import aiohttp
@@ -14,7 +17,8 @@ import pytest
 from prometheus_client import CollectorRegistry
 from structlog.testing import capture_logs
 
-from controller.hooks.access import may_call, token_of
+from controller.hooks.access import TokenFile, may_call, token_of
+from controller.hooks.connections import Guarded
 from controller.hooks.instruments import HookInstruments
 from controller.hooks.server import BURST, MOST_BYTES, MOST_WAITING, Hooks, HooksServer
 from tests.actions.acts import NOW_MS
@@ -83,7 +87,7 @@ class World:
 @pytest.fixture
 async def world() -> AsyncIterator[World]:
     store, registry, seconds = MemoryStore(lambda: NOW_MS), CollectorRegistry(), [0.0]
-    hooks = Hooks(RULES, store, HookInstruments(registry), token=TOKEN, monotonic=lambda: seconds[0])
+    hooks = Hooks(RULES, store, HookInstruments(registry), token=lambda: TOKEN, monotonic=lambda: seconds[0])
     server = HooksServer(hooks)
     address = await server.start("127.0.0.1:0")
     async with aiohttp.ClientSession() as client:
@@ -125,11 +129,12 @@ async def test_payloads_of_other_versions_are_read_as_far_as_they_say_something(
         ("alertmanager", alerts({"alertname": "Failing"}), TOKEN, 422, "labels", "'cluster'"),
         ("alertmanager", alerts({"alertname": "Failing", "cluster": "x"}), TOKEN, 422, "target", "'x'"),
         ("alertmanager", b"x" * 5_000_000, TOKEN, 413, "size", "bytes"),
+        ("alertmanager", {"alerts": [{"labels": {}, "status": "firing"}] * 1_001}, TOKEN, 413, "size", "max_alerts"),
         ("annotations", {"tags": ["release"]}, TOKEN, 400, "garbage", "time"),
-        ("annotations", {"time": 5, "tags": []}, TOKEN, 400, "garbage", "tags"),
-        ("annotations", {"time": 5, "timeEnd": 4, "tags": ["release"]}, TOKEN, 400, "garbage", "ends"),
-        ("annotations", {"time": 5, "tags": ["release"], "id": [1]}, TOKEN, 400, "garbage", "id"),
-        ("annotations", {"time": 5, "tags": ["other"]}, TOKEN, 404, "unknown", "other"),
+        ("annotations", {"time": NOW_MS, "tags": []}, TOKEN, 400, "garbage", "tags"),
+        ("annotations", {"time": NOW_MS, "timeEnd": NOW_MS - 1, "tags": ["release"]}, TOKEN, 400, "garbage", "ends"),
+        ("annotations", {"time": NOW_MS, "tags": ["release"], "id": [1]}, TOKEN, 400, "garbage", "id"),
+        ("annotations", {"time": NOW_MS, "tags": ["other"]}, TOKEN, 404, "unknown", "other"),
     ],
 )  # fmt: skip
 async def test_what_is_refused_changes_nothing_and_writes_one_line(
@@ -152,6 +157,57 @@ async def test_a_body_that_grows_beyond_the_limit_is_refused_whatever_it_announc
     headers = {"authorization": f"Bearer {TOKEN}"}
     async with world.client.post(f"{world.url}/hooks/alertmanager", data=chunks(), headers=headers) as answer:
         assert answer.status == 413
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+        b"POST / HTTP/1.1\r\nauthorization: Bearer %b\0\r\n\r\n" % TOKEN.encode(),
+        b"\x16\x03\x01\x00\xa5\x01\x00\x00\r\n\r\n",
+        b"POST /hooks/alertmanager HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\nZZ\r\n",
+        b"POST /hooks/alertmanager HTTP/1.1\r\nhost: x\r\nx: %b\r\n\r\n" % (b"a" * 100_000),
+        b"POST /hooks/alertmanager HTTP/1.1\r\nhost: x\r\ncontent-encoding: gzip\r\nauthorization: Bearer %b\r\n"
+        b"content-length: 4\r\n\r\nabcd" % TOKEN.encode(),
+        b"POST /hooks/%%0aFAKE HTTP/1.1\r\nhost: x\r\nauthorization: Bearer %b\r\n\r\n" % TOKEN.encode(),
+    ],
+    ids=["HTTP/2", "a byte of zero", "TLS", "a chunk", "a long header", "compressed", "a path of two lines"],
+)
+async def test_what_no_client_would_say_is_refused_in_one_line_without_the_token(world: World, said: bytes) -> None:
+    host, _, port = world.url.removeprefix("http://").rpartition(":")
+    with capture_logs() as lines:
+        reader, writer = await asyncio.open_connection(host, int(port))
+        writer.write(said)
+        answer = await reader.readline()
+        writer.close()
+        await writer.wait_closed()
+    assert answer.split()[1] in {b"400", b"404"}
+    assert [(line["log_level"], "exception" in line) for line in lines] == [("warning", False)]
+    assert TOKEN not in json.dumps(lines)
+    assert await world.waiting() == []
+
+
+async def test_connections_beyond_the_limit_and_silent_ones_are_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("controller.hooks.server.Guarded", partial(Guarded, most=2, silent=0.2))
+    server = HooksServer(Hooks(RULES, MemoryStore(lambda: NOW_MS), HookInstruments(CollectorRegistry()), token=str))
+    host, _, port = (await server.start("127.0.0.1:0")).rpartition(":")
+    pairs = [await asyncio.open_connection(host, int(port)) for _ in range(3)]
+    ends = [asyncio.create_task(_end(reader)) for reader, _ in pairs]
+    done, waiting = await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+    assert (ends[2] in done, len(waiting)) == (True, 2)
+    async with asyncio.timeout(10):
+        await asyncio.gather(*waiting)
+    reader, writer = await asyncio.open_connection(host, int(port))
+    writer.write(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
+    assert b"401" in await reader.readline()
+    for _, one in (*pairs, (reader, writer)):
+        one.close()
+    await server.stop()
+
+
+async def _end(reader: asyncio.StreamReader) -> None:
+    with contextlib.suppress(ConnectionError):
+        assert await reader.read() == b""
 
 
 async def test_of_several_alerts_the_good_ones_are_accepted_and_nothing_comes_back(world: World) -> None:
@@ -195,19 +251,26 @@ async def test_a_store_that_fails_or_is_full_is_tried_again(world: World) -> Non
 
 
 async def test_an_annotation_is_a_window_with_its_tags_as_labels(world: World) -> None:
-    told = {"id": 17, "time": 1_000, "timeEnd": 2_000, "tags": ["release", "cluster:phi-3"], "text": "v2", "x": None}
+    told = {
+        "id": 17,
+        "time": NOW_MS,
+        "timeEnd": NOW_MS + 1,
+        "tags": ["release", "cluster:phi-3"],
+        "text": "v2",
+        "x": None,
+    }
     assert (await world.post("/hooks/annotations", told))[0] == 200
     async with world.client.delete(
         f"{world.url}/hooks/annotations/17", headers={"authorization": f"Bearer {TOKEN}"}
     ) as answer:
         assert answer.status == 200
     one, two = await world.waiting()
-    assert (one.key, one.from_ms, one.until_ms, one.over) == ("annotation:17", 1_000, 2_000, False)
+    assert (one.key, one.from_ms, one.until_ms, one.over) == ("annotation:17", NOW_MS, NOW_MS + 1, False)
     assert (two.key, two.over) == ("annotation:17", True)
 
 
 async def test_the_same_annotation_without_an_identifier_is_one(world: World) -> None:
-    told = {"time": 1_000, "tags": ["release"], "text": "v2"}
+    told = {"time": NOW_MS, "tags": ["release"], "text": "v2"}
     await asyncio.gather(*(world.post("/hooks/annotations", told) for _ in range(3)))
     assert len({one.key for one in await world.waiting()}) == 1
 
@@ -242,6 +305,24 @@ def test_a_token_is_read_from_its_file_and_never_told(tmp_path: Any, free_port: 
     assert "short-secret" not in str(caught.value)
     with pytest.raises(ConfigError, match="cannot be read"):
         token_of("0.0.0.0:1", tmp_path / "none")
+
+
+def test_a_token_that_is_written_anew_is_taken_and_one_that_is_none_is_not(tmp_path: Path) -> None:
+    path = tmp_path / "token"
+    path.write_text(TOKEN)
+    token = TokenFile("0.0.0.0:1", path)
+    assert token.current() == TOKEN
+    other = tmp_path / "other"
+    other.write_text("another-token-of-some-length")
+    other.replace(path)
+    with capture_logs() as lines:
+        assert [token.current() for _ in range(2)] == ["another-token-of-some-length"] * 2
+        path.write_text("short-secret")
+        assert [token.current() for _ in range(2)] == ["another-token-of-some-length"] * 2
+        path.unlink()
+        assert token.current() == "another-token-of-some-length"
+    assert [line["log_level"] for line in lines] == ["info", "error", "error"]
+    assert not any(word in json.dumps(lines) for word in ("another-token", "short-secret"))
 
 
 @pytest.mark.parametrize(

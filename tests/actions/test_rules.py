@@ -73,6 +73,8 @@ ORDER = Order(
 
 def notice(**changes: Any) -> Notice:
     known = {"version_ms": NOW_MS, "first_ms": NOW_MS, "last_ms": NOW_MS, "orders": (ORDER,), **changes}
+    if known.pop("over", False):
+        known["ended_ms"] = known["version_ms"]
     return Notice(key="alert:1", cause="alert Failing", **known)
 
 
@@ -85,7 +87,7 @@ def notices(draw: st.DrawFn) -> Notice:
         version_ms=NOW_MS - draw(st.integers(0, 2)) * 1_000,
         first_ms=at,
         last_ms=at,
-        over=draw(st.booleans()),
+        ended_ms=draw(st.none() | st.integers(-2, 1).map(lambda n: NOW_MS + n * 1_000)),
         orders=orders,
         cancelled=cancelled,
     )
@@ -115,7 +117,8 @@ def test_a_book_is_the_same_however_often_and_in_whichever_order_it_hears(
 def test_an_alert_acts_exactly_while_its_newest_firing_is_not_resolved(heard: list[Notice]) -> None:
     newest = max(one.version_ms for one in heard)
     said = [one for one in heard if one.version_ms == newest]
-    expected = not any(one.over for one in said) and any(one.orders for one in said)
+    ended = max((one.ended_ms for one in heard if one.ended_ms is not None), default=0)
+    expected = ended < newest and any(one.orders for one in said)
     assert bool(Book().after(heard, NOW_MS + 10_000).acts(NOW_MS + 10_000)) == expected
 
 
@@ -150,6 +153,43 @@ def test_an_act_that_was_cancelled_stays_away_until_the_alert_fires_anew() -> No
     assert cancelled.after([notice(version_ms=NOW_MS + 9)], NOW_MS + 9).acts(NOW_MS + 9)
 
 
+def test_a_cancelled_act_stays_away_however_seldom_its_alert_is_repeated() -> None:
+    rare = replace(ORDER, for_ms=5 * KEPT_MS, at_most_ms=100 * KEPT_MS)
+    book = Book().after([notice(orders=(rare,))], NOW_MS)
+    [act] = book.acts(NOW_MS)
+    book = book.after([notice(orders=(rare,), cancelled={act.id: "cli:ann"})], NOW_MS)
+    for hours in (4, 8):
+        at_ms = NOW_MS + hours * KEPT_MS
+        book = book.after([], at_ms - 1).after([notice(orders=(rare,), first_ms=at_ms, last_ms=at_ms)], at_ms)
+        assert not book.acts(at_ms)
+
+
+def test_at_most_bounds_an_act_however_seldom_its_alert_is_repeated() -> None:
+    rare = replace(ORDER, for_ms=5 * KEPT_MS, at_most_ms=6 * KEPT_MS)
+    book = Book()
+    for hours in (0, 4, 8, 12):
+        at_ms = NOW_MS + hours * KEPT_MS
+        book = book.after([], at_ms - 1).after([notice(orders=(rare,), first_ms=at_ms, last_ms=at_ms)], at_ms)
+        assert bool(book.acts(at_ms)) == (hours < 6)
+
+
+def test_an_end_that_names_an_earlier_begin_ends_what_began_before_it() -> None:
+    """Two Prometheus tell one Alertmanager: it merges their alerts, and goes on with the earlier `startsAt`."""
+    book = Book().after([notice(version_ms=NOW_MS + 7_000)], NOW_MS + 8_000)
+    repeated = book.after([notice(version_ms=NOW_MS, last_ms=NOW_MS + 9 * MINUTE_MS)], NOW_MS + 9 * MINUTE_MS)
+    assert repeated.acts(NOW_MS + 18 * MINUTE_MS)
+    assert repeated.acts(NOW_MS + 9 * MINUTE_MS)[0].id == book.acts(NOW_MS + 8_000)[0].id
+    over = repeated.after([notice(version_ms=NOW_MS, ended_ms=NOW_MS + 10 * MINUTE_MS)], NOW_MS + 10 * MINUTE_MS)
+    assert not over.acts(NOW_MS + 10 * MINUTE_MS)
+    anew = over.after([notice(version_ms=NOW_MS + 11 * MINUTE_MS)], NOW_MS + 11 * MINUTE_MS)
+    assert anew.acts(NOW_MS + 11 * MINUTE_MS)
+
+
+def test_an_end_that_comes_late_does_not_end_what_began_after_it() -> None:
+    book = Book().after([notice(version_ms=NOW_MS + 7_000)], NOW_MS + 8_000)
+    assert book.after([notice(version_ms=NOW_MS, ended_ms=NOW_MS + 6_999)], NOW_MS + 8_000).acts(NOW_MS + 8_000)
+
+
 def test_an_alert_without_a_time_is_what_its_key_is_about() -> None:
     book = Book().after([notice(version_ms=0)], NOW_MS)
     [act] = book.acts(NOW_MS)
@@ -176,6 +216,17 @@ def test_a_window_that_is_moved_is_the_same_act_and_one_that_is_told_again_chang
     assert told_again.acts(NOW_MS + 10) == [act]
     [moved] = book.after([window(NOW_MS, NOW_MS + 9_000, NOW_MS + 10)], NOW_MS + 10).acts(NOW_MS + 10)
     assert (moved.id, moved.until_ms) == (act.id, NOW_MS + 9_000)
+
+
+def test_a_cancelled_window_stays_away_with_another_end_and_comes_back_at_another_time() -> None:
+    book = Book().after([window(NOW_MS, None)], NOW_MS)
+    [act] = book.acts(NOW_MS)
+    known = book.notices["alert:1"]
+    book = book.after([replace(known, cancelled={act.id: "cli:ann"})], NOW_MS)
+    longer = book.after([window(NOW_MS, NOW_MS + 9_000, NOW_MS + 10)], NOW_MS + 10)
+    assert not longer.acts(NOW_MS + 10)
+    moved = longer.after([window(NOW_MS + 5, NOW_MS + 9_000, NOW_MS + 20)], NOW_MS + 20)
+    assert moved.acts(NOW_MS + 20)
 
 
 def test_a_window_without_an_end_lasts_as_its_rule_says() -> None:

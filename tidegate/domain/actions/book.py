@@ -37,17 +37,14 @@ class Book:
         found = [act for notice in self.notices.values() for act in notice.acts(now_ms)]
         return sorted(found, key=lambda act: (act.since_ms, act.id))
 
-    def of_act(self, ident: str) -> Notice | None:
-        """The notice of an act."""
-        return next((one for one in self.notices.values() if ident in one.ids()), None)
-
 
 def _dated(notice: Notice, known: Notice | None) -> Notice:
     """A window that was moved is another one; an alert that goes on is the same."""
     moved = known is not None and notice.window != known.window and not notice.over
-    if known is not None and (notice.over or not known.over) and not moved:
-        return replace(notice, version_ms=known.version_ms)
-    return replace(notice, version_ms=notice.first_ms)
+    same = known is not None and (notice.over or not known.over) and not moved
+    version_ms = known.version_ms if known is not None and same else notice.first_ms
+    ended_ms = max(notice.ended_ms or 0, version_ms) if notice.over else None
+    return replace(notice, version_ms=version_ms, ended_ms=ended_ms)
 
 
 def _bounded(notices: dict[str, Notice], now_ms: int) -> dict[str, Notice]:

@@ -23,9 +23,11 @@ class Notice:
     """One alert or annotation, as heard from `first_ms` to `last_ms`. All times are Unix milliseconds.
 
     `key` says which: `alert:{hash of its labels}`, `annotation:{id}`. `cause` is how people read it. `version_ms` is
-    when it began to fire, or when the annotation was written: a greater one replaces what was known. `over`: resolved,
-    or deleted. `from_ms` and `until_ms` are an annotation's window; an alert has None. `orders` are what it asks for,
-    `cancelled` the acts that an operator ended, by identifier, and who did.
+    when it began to fire, or when the annotation was written: a greater one replaces what was known. `ended_ms` is when
+    it was resolved, or the version that was deleted: what began until then is over. Two Prometheus begin an alert at
+    different times, and Alertmanager tells the end with the earlier one. `from_ms` and `until_ms` are an annotation's
+    window; an alert has None. `orders` are what it asks for, `cancelled` the acts that an operator ended, by
+    identifier, and who did.
     """
 
     key: str
@@ -33,7 +35,7 @@ class Notice:
     version_ms: int
     first_ms: int
     last_ms: int
-    over: bool = False
+    ended_ms: int | None = None
     from_ms: int | None = None
     until_ms: int | None = None
     orders: tuple[Order, ...] = ()
@@ -41,18 +43,22 @@ class Notice:
 
     def joined(self, other: Notice) -> Notice:
         """What is known when both were heard. Both have one key."""
-        if self.version_ms != other.version_ms:
-            return max(self, other, key=lambda one: one.version_ms)
-        pair = sorted((self, other), key=lambda one: (bool(one.orders), repr((one.orders, one.from_ms, one.until_ms))))
+        pair = sorted((self, other), key=_rank)
+        newest = [one for one in pair if one.version_ms == pair[1].version_ms]
         by = [(name, who) for one in pair for name, who in one.cancelled.items()]
         return replace(
             pair[1],
-            cause=max(one.cause for one in pair),
-            over=any(one.over for one in pair),
-            first_ms=min(one.first_ms for one in pair),
+            cause=max(one.cause for one in newest),
+            ended_ms=max((one.ended_ms for one in pair if one.ended_ms is not None), default=None),
+            first_ms=min(one.first_ms for one in newest),
             last_ms=max(one.last_ms for one in pair),
             cancelled=dict(sorted(by, reverse=True)),
         )
+
+    @property
+    def over(self) -> bool:
+        """Resolved, or deleted."""
+        return self.ended_ms is not None and self.ended_ms >= self.version_ms
 
     @property
     def window(self) -> tuple[int | None, int | None]:
@@ -91,14 +97,23 @@ class Notice:
 
     def _id(self, index: int) -> str:
         order = self.orders[index]
-        version = str(self.version_ms) if self.from_ms is None else ""  # a window that is moved is the same act
-        said = "\0".join((self.key, version, order.rule, order.deed.kind, order.deed.target, str(index)))
+        begun = self.version_ms if self.from_ms is None else self.from_ms  # a window with another end is the same act
+        said = "\0".join((self.key, str(begun), order.rule, order.deed.kind, order.deed.target, str(index)))
         return sha256(said.encode()).hexdigest()[:10]
 
     def forgettable(self, now_ms: int) -> bool:
-        """Nothing follows from it, and nothing will unless it is heard of anew."""
-        coming = self.from_ms is not None and now_ms < self.from_ms and not self.over
-        return not coming and not self.acts(now_ms) and now_ms - self.last_ms > KEPT_MS
+        """Nothing follows from it, and nothing would if it were told again.
+
+        An act that was cancelled, or reached its `at_most`, comes back by no repetition: that is remembered for as long
+        as repetitions may come.
+        """
+        ends = [0 if self.over else self._end(order) for order in self.orders]
+        return now_ms > self.last_ms + KEPT_MS and now_ms >= max(ends, default=0)
+
+
+def _rank(notice: Notice) -> tuple[int, bool, str]:
+    """The newest last; of one version, one that asks for something."""
+    return notice.version_ms, bool(notice.orders), repr((notice.orders, notice.from_ms, notice.until_ms))
 
 
 def label_hash(labels: Mapping[str, str]) -> str:

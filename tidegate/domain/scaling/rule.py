@@ -154,7 +154,7 @@ def _step(course: Course, crew: Crew, settings: ScaleSettings, now_ms: int) -> T
     at = course.automatic
     bounded = settings.bounded(at.desired)
     if bounded != at.desired:
-        return _target(bounded, Reason.BOUNDS, now_ms, f"between {settings.least} and {settings.most}")
+        return _target(bounded, Reason.BOUNDS, now_ms, f"between {settings.bounded(0)} and {settings.most}")
     if crew.asked and not at.desired and settings.most:
         return _target(max(1, settings.least), Reason.LOAD, now_ms, "requests come and there is no replica")
     rested = (now_ms - at.since_ms) / 1000
@@ -199,7 +199,7 @@ def _told(course: Course, orders: Orders, settings: ScaleSettings, now_ms: int) 
         wanted = _target(orders.replicas, Reason.OPERATOR, now_ms, f"an operator wants {orders.replicas}")
     elif orders.alert is not None:
         desired = settings.bounded(orders.alert.of(wanted.desired))
-        wanted = _target(desired, Reason.ALERT, now_ms, f"{orders.alert.act}; without it {wanted.desired}")
+        wanted = _target(desired, Reason.ALERT, now_ms, f"act {orders.alert.act}; without it {wanted.desired}")
     same = wanted.desired == course.target.desired
     return replace(wanted, since_ms=course.target.since_ms if same else now_ms)
 
