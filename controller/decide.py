@@ -18,7 +18,7 @@ from tidegate.domain.operators import Intent, read_orders
 from tidegate.domain.sample import EndpointSample
 from tidegate.domain.split import judge
 from tidegate.domain.topology import Cluster, Precision, Topology
-from tidegate.domain.tuning import EVERYWHERE, Tunes, check_tunes, flat, good_tunes, without_most_unknown
+from tidegate.domain.tuning import Tunes, check_tunes, flat, good_tunes, typed_for, without_most_unknown
 from tidegate.domain.weights import Decision, Replica, Rules, decide
 from tidegate.store.ports import ClusterDecision, RawOperatorKeys
 
@@ -82,7 +82,7 @@ def decide_all(
 
 def rules_of(cluster: str, tunes: Tunes, base: Rules) -> Rules:
     """The rules of one cluster: `base`, with what `tune` and then `tune:{cluster}` set. `tunes` hold no bad value."""
-    fields = {**tunes.get(EVERYWHERE, {}), **tunes.get(cluster, {})}
+    fields = typed_for(cluster, tunes)
     if not fields:
         return base
     return Rules(

@@ -19,7 +19,7 @@ from tidegate.domain.lease import Lease
 from tidegate.domain.outcomes.ending import Ending
 from tidegate.domain.outcomes.report import Report
 from tidegate.domain.topology import Topology
-from tidegate.domain.tuning import EVERYWHERE, Tunes
+from tidegate.domain.tuning import Tunes, typed_for
 from tidegate.store.ports import Acts, Nudges, OperatorKeys, Outcomes, TimeSource
 
 log = structlog.get_logger("controller.healing")
@@ -135,8 +135,7 @@ def minute_of(reports: Iterable[Report]) -> Minute:
 
 def settings_of(cluster: str, tunes: Tunes) -> HealSettings:
     """Those of one cluster: the defaults, with what `tune` and then `tune:{cluster}` set. `tunes` hold no bad value."""
-    fields = {**tunes.get(EVERYWHERE, {}), **tunes.get(cluster, {})}
-    return healing.tuned(healing.DEFAULT, fields, healing.DEFAULT)[0]
+    return healing.tuned(healing.DEFAULT, typed_for(cluster, tunes), healing.DEFAULT)[0]
 
 
 def _parts(

@@ -21,14 +21,13 @@ from controller.hooks.connections import Guarded, HttpLog
 from controller.hooks.instruments import STATUS, HookInstruments, Result
 from controller.hooks.limits import Bucket
 from controller.hooks.payload import Alert, Garbage, TooMany, annotation_id, read_alerts, read_annotation
-from tidegate.domain.actions.notice import Notice, label_hash
+from tidegate.domain.actions.notice import MOST_WAITING, Notice, label_hash
 from tidegate.domain.actions.rules import Order, Rules, Unfit
 from tidegate.domain.errors import ConfigError, StoreError
 from tidegate.domain.topology import split_listen
 from tidegate.store.ports import Inbox, TimeSource
 
 MOST_BYTES: Final = 1 << 20
-MOST_WAITING: Final = 2_000
 BURST, PER_SECOND = 100, 10.0
 BODY_SECONDS: Final = 10.0
 MOST_TOLD: Final = 20

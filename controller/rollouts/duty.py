@@ -13,6 +13,7 @@ from controller.audit import CONTROLLER
 from controller.rollouts.metrics import RolloutMetrics
 from controller.rollouts.one import OneRollout, is_due
 from controller.rollouts.silent import silent_versions
+from tidegate.domain.actions import act
 from tidegate.domain.actions.layers import with_splits
 from tidegate.domain.lease import Lease
 from tidegate.domain.operators import FieldChange
@@ -34,7 +35,6 @@ from tidegate.store.rollouts import (
 EVERY_SECONDS: Final = 0.5
 FORGOTTEN_SECONDS: Final = 10.0
 """After so long without a look, what is remembered of before another lease counts for nothing."""
-FROZEN: Final = "rollouts"
 GONE: Final = "0"
 """The place in `rollouts` of one that was deleted: a missing place means that Redis was emptied."""
 
@@ -89,7 +89,7 @@ class Rollouts:
                 told=told[model],
                 typed=keys.splits.get(model, {}),
                 order=fields.get(ORDER, "").strip(),
-                frozen=FROZEN in effects.frozen,
+                frozen=act.ROLLOUTS in effects.frozen,
                 silent=(model, _canary(fields)) in silent,
             )
             await OneRollout(self, model, fields, keys, look).carry_on(listed=places.get(model, GONE) != GONE)

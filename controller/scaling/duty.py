@@ -20,7 +20,7 @@ from tidegate.domain.scaling.order import ORDER, ordered
 from tidegate.domain.scaling.rule import Course, Orders, decide
 from tidegate.domain.scaling.settings import ScaleSettings
 from tidegate.domain.topology import Topology
-from tidegate.domain.tuning import EVERYWHERE, Tunes, tune_key
+from tidegate.domain.tuning import EVERYWHERE, Tunes, tune_key, typed_for
 from tidegate.store.ports import Event, Store
 
 log = structlog.get_logger("controller.scaling")
@@ -127,8 +127,7 @@ class Scaling:
 
 def settings_of(cluster: str, tunes: Tunes) -> ScaleSettings:
     """Those of one cluster: the defaults, with what `tune` and then `tune:{cluster}` set. `tunes` hold no bad value."""
-    fields = {**tunes.get(EVERYWHERE, {}), **tunes.get(cluster, {})}
-    return scaling.tuned(scaling.DEFAULT, fields, scaling.DEFAULT)[0]
+    return scaling.tuned(scaling.DEFAULT, typed_for(cluster, tunes), scaling.DEFAULT)[0]
 
 
 def _orders(cluster: str, rules: ScaleSettings, effects: Effects, now_ms: int) -> Orders:

@@ -20,10 +20,10 @@ from structlog.testing import capture_logs
 from controller.hooks.access import TokenFile, may_call, token_of
 from controller.hooks.connections import Guarded
 from controller.hooks.instruments import HookInstruments
-from controller.hooks.server import BURST, MOST_BYTES, MOST_WAITING, Hooks, HooksServer
+from controller.hooks.server import BURST, MOST_BYTES, Hooks, HooksServer
 from tests.actions.acts import NOW_MS
 from tidegate.domain.actions.act import Deed, Kind
-from tidegate.domain.actions.notice import Notice
+from tidegate.domain.actions.notice import MOST_WAITING, Notice
 from tidegate.domain.actions.rules import Actions, Known, Rule, Rules
 from tidegate.domain.errors import ConfigError
 from tidegate.store.memory import MemoryStore

@@ -14,11 +14,11 @@ from tidegate.cli.connection import Target, on_cluster
 from tidegate.cli.look import new_console, new_table
 from tidegate.cli.orders import DryRun, operator_name
 from tidegate.domain.actions.act import Act
+from tidegate.domain.actions.notice import MOST_WAITING
 from tidegate.domain.errors import ConfigError
 from tidegate.domain.lifetime import duration_text
 from tidegate.store.ports import Store
 
-MOST_WAITING = 2_000
 Ident = Annotated[str, typer.Argument(metavar="ID", help="of `tidegate actions list`")]
 Json = Annotated[bool, typer.Option("--json", help="print JSON instead of a table")]
 

@@ -8,7 +8,6 @@ from typing import Annotated, Any
 
 import typer
 
-from controller.scaling.duty import settings_of
 from tidegate.cli.connection import Target, on_cluster
 from tidegate.cli.look import age, new_console, new_table
 from tidegate.cli.operate import For, until_of
@@ -16,10 +15,11 @@ from tidegate.cli.orders import DryRun, Order, Scene, carry_out, known_cluster, 
 from tidegate.domain.errors import ConfigError
 from tidegate.domain.lifetime import timed_text
 from tidegate.domain.operators import FieldChange
+from tidegate.domain.scaling import settings as scaling
 from tidegate.domain.scaling.crew import crew_of
 from tidegate.domain.scaling.order import AUTO, ORDER
 from tidegate.domain.scaling.rule import Course
-from tidegate.domain.tuning import in_force
+from tidegate.domain.tuning import in_force, typed_for
 from tidegate.store.ports import Store
 from tidegate.store.schema import tune_key
 
@@ -97,7 +97,7 @@ def _change(cluster: str, value: str | None) -> FieldChange:
 def _row(scene: Scene, cluster: str, course: Course | None) -> dict[str, Any]:
     """One cluster, as `--json` prints it; None where no controller has decided yet."""
     crew = crew_of(scene.explained.get(cluster, {}))
-    rules = settings_of(cluster, scene.keys.good_tunes())
+    rules, _ = scaling.tuned(scaling.DEFAULT, typed_for(cluster, scene.keys.good_tunes()), scaling.DEFAULT)
     order, _ = in_force(ORDER.name, cluster, scene.keys.good_tunes())
     target, automatic = (course.target, course.automatic) if course is not None else (None, None)
     return {

@@ -123,6 +123,11 @@ def good_tunes(tunes: Tunes, last_good: Mapping[str, str], broken: Collection[st
     return kept
 
 
+def typed_for(cluster: str, tunes: Tunes) -> dict[str, str]:
+    """What was typed that holds for a cluster, by name: its own scope wins over EVERYWHERE."""
+    return {**tunes.get(EVERYWHERE, {}), **tunes.get(cluster, {})}
+
+
 def in_force(name: str, cluster: str, good: Tunes) -> tuple[str | None, str]:
     """The text in force for a cluster and where it comes from: `tune:{cluster}`, `tune`, or None and `default`."""
     for scope, origin in ((cluster, f"tune:{cluster}"), (EVERYWHERE, "tune")):

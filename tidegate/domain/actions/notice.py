@@ -14,6 +14,8 @@ from hashlib import sha256
 from tidegate.domain.actions.act import Act
 from tidegate.domain.actions.rules import Order
 
+MOST_WAITING = 2_000
+"""Notices in the inbox, of all that nobody has taken in yet."""
 KEPT_MS = 3_600_000
 """How long it is remembered that something is over: a `firing` that comes later than its `resolved` does nothing."""
 
