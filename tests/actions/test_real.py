@@ -18,10 +18,13 @@ from tests.up.engines import Engines
 from tidegate.cli.connection import find_target
 from tidegate.store.ports import Event
 
-CLUSTER = "pair"
+CLUSTER, OTHER, SPLIT = "pair", "other", "both"
+PLAIN = chat("m")
 RULES = [
     {"name": "cut", "alert": "Failing", "retries": {"cluster": "$cluster"}},
     {"name": "slow", "alert": "Slow", "drain": {"cluster": "$cluster", "replica": "$replica"}},
+    {"name": "more", "alert": "Busy", "scale": {"cluster": "$cluster", "by": 2}},
+    {"name": "back", "alert": "Canary", "split": {"model": SPLIT, "parts": {CLUSTER: 1000, OTHER: 0}}},
     {"name": "release", "annotation": "release", "hold": {"classes": "batch", "less_urgent_than": "normal"}},
 ]
 
@@ -47,9 +50,21 @@ class World:
         routes = [one for one in _mappings(dump) if one.get("cluster") == CLUSTER and "timeout" in one]
         return {one["retry_policy"].get("num_retries") if "retry_policy" in one else None for one in routes}
 
-    def ask(self, **headers: str) -> httpx.Response:
+    def sent(self, cluster: str) -> int:
+        """Requests that Envoy has sent to a cluster."""
+        page = self.client.get(
+            f"{self.up.ready['envoy_admin']}/stats?filter=^cluster.{cluster}.upstream_rq_total$"
+        ).text
+        return int(page.rpartition(":")[2])
+
+    def target(self) -> tuple[int, str]:
+        """The cluster's replica target and its reason, as Redis has them."""
+        desired, reason = self.up.redis("HMGET", f"tidegate:scale:{CLUSTER}", "desired", "reason").split()
+        return int(desired), reason
+
+    def ask(self, body: dict[str, Any] = PLAIN, **headers: str) -> httpx.Response:
         url = f"{self.up.gateway}/v1/chat/completions"
-        return self.client.post(url, json=chat("m"), headers={k.replace("_", "-"): v for k, v in headers.items()})
+        return self.client.post(url, json=body, headers={k.replace("_", "-"): v for k, v in headers.items()})
 
     def actions(self) -> list[dict[str, Any]]:
         acts: list[dict[str, Any]] = self.up.report()["actions"]
@@ -76,10 +91,14 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     one, two = (f"127.0.0.1:{take_free_port()}" for _ in range(2))
     try:
         for address in (one, two):
-            engines.start(address, "--model", "m", "--time-scale", "100")
+            engines.start(address, "--model", "m", "--model", SPLIT, "--time-scale", "100")
         config = {
             "gateway": {"listen": "127.0.0.1:0"},
-            "clusters": [{"name": CLUSTER, "models": ["m"], "endpoints": [{"address": one}, {"address": two}]}],
+            "clusters": [
+                {"name": CLUSTER, "models": ["m"], "endpoints": [{"address": one}, {"address": two}]},
+                {"name": OTHER, "models": [], "endpoints": [{"address": two}]},
+            ],
+            "splits": {SPLIT: {CLUSTER: 500, OTHER: 500}},
             "classes": [{"name": "batch", "match": {"header": {"x-tier": "batch"}}}],
             "actions": {"rules": RULES},
         }
@@ -138,3 +157,22 @@ def test_a_drain_by_an_alert_is_explained_yields_to_a_pin_and_is_undone(world: W
     assert world.alert("Slow", "resolved", replica=world.replica) == 200
     wait_until(lambda: (world.endpoint()["weight"] or 0) > 0, what="the replica undrained")
     assert "act" not in json.loads(world.up.redis("HGET", f"tidegate:explain:{CLUSTER}", world.replica))
+
+
+def test_a_target_and_a_split_of_alerts_are_followed_and_undone(world: World) -> None:
+    wait_until(lambda: world.target()[0] == 2, what="the target of what is there")
+    wait_until(lambda: 0 < _to_other(world) < 20, what="both versions served by Envoy")
+    assert {world.alert("Busy"), world.alert("Canary")} == {200}
+    wait_until(lambda: world.target() == (4, "alert"), what="two more replicas wanted")
+    wait_until(lambda: _to_other(world) == 0, what="one version alone served by Envoy")
+    assert sorted(act["kind"] for act in world.actions()) == ["scale", "split"]
+    assert {world.alert("Busy", "resolved"), world.alert("Canary", "resolved")} == {200}
+    wait_until(lambda: world.target()[0] == 2, what="the target as it was")
+    wait_until(lambda: 0 < _to_other(world) < 20, what="both versions served again")
+
+
+def _to_other(world: World) -> int:
+    """How many of 20 users' requests for the split model Envoy sends to the other version."""
+    before = world.sent(OTHER)
+    assert {world.ask(chat(SPLIT, user=f"user {n}")).status_code for n in range(20)} == {200}
+    return world.sent(OTHER) - before
