@@ -68,10 +68,12 @@ class World:
         """Let the cluster's engine answer so from here on."""
         httpx.post(f"http://{self.engines[cluster]}/sim/fault", json={"fault": kind}, timeout=10).raise_for_status()
 
-    def wait(self, what: str, condition: Callable[[], object], since: float | None = None) -> float:
-        """Wait for it and note how long it took; the moment when it held."""
+    def wait(
+        self, what: str, condition: Callable[[], object], since: float | None = None, within_seconds: float = 120
+    ) -> float:
+        """Wait for it and note how long it took; the moment when it held. Both count from `since`, or from here."""
         began = time.monotonic() if since is None else since
-        wait_until(condition, deadline_seconds=120, what=what)
+        wait_until(condition, deadline_seconds=began + within_seconds - time.monotonic(), what=what)
         self.took[what] = time.monotonic() - began
         return time.monotonic()
 
