@@ -33,7 +33,7 @@ async def asked(url: str, body: dict[str, Any]) -> AsyncIterator[tuple[Counter[s
                 answer = await client.post(url, json=body)
                 statuses[str(answer.status_code)] += 1
                 names[answer.json().get("engine", "")] += 1
-                await asyncio.sleep(0.003)
+                await asyncio.sleep(0.02)
 
     tasks = [asyncio.create_task(ask()) for _ in range(3)]
     try:
