@@ -201,6 +201,7 @@ def _notice(alert: Alert, orders: tuple[Order, ...], now_ms: int) -> Notice:
         first_ms=now_ms,
         last_ms=now_ms,
         ended_ms=alert.ended_ms,
+        end_heard_ms=None if alert.ended_ms is None else now_ms,
         orders=orders,
     )
 

@@ -205,4 +205,4 @@ async def test_everyone_is_nudged_when_an_act_begins_and_not_when_it_is_heard_ag
     world.store.nudge = nudge  # type: ignore[method-assign]
     await world.hear(world.notice())
     await world.hear(world.notice())
-    assert nudges == 1
+    assert (nudges, (await world.store.delivered(10)).taken) == (1, 0)

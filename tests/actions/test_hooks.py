@@ -210,6 +210,26 @@ async def _end(reader: asyncio.StreamReader) -> None:
         assert await reader.read() == b""
 
 
+async def test_a_compressed_body_is_left_alone(world: World) -> None:
+    headers = {"authorization": f"Bearer {TOKEN}", "content-encoding": "br"}
+    async with world.client.post(f"{world.url}/hooks/alertmanager", data=b"x", headers=headers) as answer:
+        assert (answer.status, "is compressed" in (await answer.json())["error"]) == (400, True)
+    assert world.counted("alertmanager", "garbage") == 1
+
+
+async def test_a_body_that_does_not_come_is_not_waited_for(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("controller.hooks.server.BODY_SECONDS", 0.1)
+    host, _, port = world.url.removeprefix("http://").rpartition(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    with capture_logs() as lines:
+        writer.write(b"POST /hooks/alertmanager HTTP/1.1\r\nhost: x\r\ncontent-length: 9\r\n")
+        writer.write(b"authorization: Bearer %b\r\n\r\n{" % TOKEN.encode())
+        assert b" 408 " in await reader.readline()
+    assert [line["result"] for line in lines] == ["slow"]
+    writer.close()
+    await writer.wait_closed()
+
+
 async def test_of_several_alerts_the_good_ones_are_accepted_and_nothing_comes_back(world: World) -> None:
     good, bad = {"alertname": "Failing", "cluster": "phi-3"}, {"alertname": "Other"}
     with capture_logs() as lines:

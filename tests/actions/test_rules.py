@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tests.actions.acts import NOW_MS
 from tidegate.domain.actions.act import Deed, Kind
 from tidegate.domain.actions.book import MOST_NOTICES, Book
-from tidegate.domain.actions.notice import KEPT_MS, Notice, label_hash
+from tidegate.domain.actions.notice import AGAIN_MS, KEPT_MS, Notice, label_hash
 from tidegate.domain.actions.rules import Actions, Known, Matcher, Order, Rule, Rules, Unfit
 
 CUT = Rule(
@@ -83,11 +83,13 @@ def notices(draw: st.DrawFn) -> Notice:
     at = NOW_MS + draw(st.integers(0, 5)) * 1_000
     orders = draw(st.sampled_from([(ORDER,), (), (ORDER, replace(ORDER, rule="other"))]))
     cancelled = draw(st.dictionaries(st.sampled_from(["a", "b"]), st.sampled_from(["ann", "bob"]), max_size=2))
+    ended_ms = draw(st.none() | st.integers(-2, 1).map(lambda n: NOW_MS + n * 1_000))
     return notice(
         version_ms=NOW_MS - draw(st.integers(0, 2)) * 1_000,
         first_ms=at,
         last_ms=at,
-        ended_ms=draw(st.none() | st.integers(-2, 1).map(lambda n: NOW_MS + n * 1_000)),
+        ended_ms=ended_ms,
+        end_heard_ms=None if ended_ms is None else at,
         orders=orders,
         cancelled=cancelled,
     )
@@ -183,6 +185,16 @@ def test_an_end_that_names_an_earlier_begin_ends_what_began_before_it() -> None:
     assert not over.acts(NOW_MS + 10 * MINUTE_MS)
     anew = over.after([notice(version_ms=NOW_MS + 11 * MINUTE_MS)], NOW_MS + 11 * MINUTE_MS)
     assert anew.acts(NOW_MS + 11 * MINUTE_MS)
+
+
+def test_an_alert_that_fires_again_from_the_same_begin_acts_once_that_is_no_late_delivery() -> None:
+    book = Book().after([notice(ended_ms=NOW_MS, end_heard_ms=NOW_MS)], NOW_MS)
+    late = book.after([notice(last_ms=NOW_MS + AGAIN_MS - 1)], NOW_MS + AGAIN_MS)
+    assert not late.acts(NOW_MS + AGAIN_MS)
+    again = late.after([notice(last_ms=NOW_MS + AGAIN_MS)], NOW_MS + AGAIN_MS)
+    assert again.acts(NOW_MS + AGAIN_MS)
+    ended = notice(ended_ms=NOW_MS, end_heard_ms=NOW_MS + AGAIN_MS, last_ms=NOW_MS + AGAIN_MS)
+    assert not again.after([ended], NOW_MS + AGAIN_MS).acts(NOW_MS + AGAIN_MS)
 
 
 def test_an_end_that_comes_late_does_not_end_what_began_after_it() -> None:

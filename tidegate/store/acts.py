@@ -1,8 +1,8 @@
 """Acts in force in the hash `acts`, notices in the list `inbox` and the hash `notices`, and back.
 
 inbox, and {key} of notices
-           JSON: {key, cause, version_ms, first_ms, last_ms, ended_ms, from_ms, until_ms, orders: [{rule, deed,
-           for_ms, at_most_ms, dry_run}], cancelled}
+           JSON: {key, cause, version_ms, first_ms, last_ms, ended_ms, end_heard_ms, from_ms, until_ms, orders:
+           [{rule, deed, for_ms, at_most_ms, dry_run}], cancelled}
 .          a field of `notices` that is always there: without it the store was emptied
 
 {source} of acts

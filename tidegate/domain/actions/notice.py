@@ -7,7 +7,7 @@ itself, comes in pairs, and its `resolved` may overtake a `firing`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 
@@ -16,6 +16,10 @@ from tidegate.domain.actions.rules import Order
 
 MOST_WAITING = 2_000
 """Notices in the inbox, of all that nobody has taken in yet."""
+AGAIN_MS = 600_000
+"""How long after it heard of an end a `firing` of the same begin is late, and not the alert that fires again: where
+Alertmanager lost its Prometheus for a while, or one of two ends before the other, the begin stays what it was.
+"""
 KEPT_MS = 3_600_000
 """How long it is remembered that something is over: a `firing` that comes later than its `resolved` does nothing."""
 
@@ -27,9 +31,9 @@ class Notice:
     `key` says which: `alert:{hash of its labels}`, `annotation:{id}`. `cause` is how people read it. `version_ms` is
     when it began to fire, or when the annotation was written: a greater one replaces what was known. `ended_ms` is when
     it was resolved, or the version that was deleted: what began until then is over. Two Prometheus begin an alert at
-    different times, and Alertmanager tells the end with the earlier one. `from_ms` and `until_ms` are an annotation's
-    window; an alert has None. `orders` are what it asks for, `cancelled` the acts that an operator ended, by
-    identifier, and who did.
+    different times, and Alertmanager tells the end with the earlier one. `end_heard_ms` is when that was heard.
+    `from_ms` and `until_ms` are an annotation's window; an alert has None. `orders` are what it asks for, `cancelled`
+    the acts that an operator ended, by identifier, and who did.
     """
 
     key: str
@@ -38,6 +42,7 @@ class Notice:
     first_ms: int
     last_ms: int
     ended_ms: int | None = None
+    end_heard_ms: int | None = None
     from_ms: int | None = None
     until_ms: int | None = None
     orders: tuple[Order, ...] = ()
@@ -51,7 +56,8 @@ class Notice:
         return replace(
             pair[1],
             cause=max(one.cause for one in newest),
-            ended_ms=max((one.ended_ms for one in pair if one.ended_ms is not None), default=None),
+            ended_ms=_latest(one.ended_ms for one in pair),
+            end_heard_ms=_latest(one.end_heard_ms for one in pair),
             first_ms=min(one.first_ms for one in newest),
             last_ms=max(one.last_ms for one in pair),
             cancelled=dict(sorted(by, reverse=True)),
@@ -60,7 +66,8 @@ class Notice:
     @property
     def over(self) -> bool:
         """Resolved, or deleted."""
-        return self.ended_ms is not None and self.ended_ms >= self.version_ms
+        ended = self.ended_ms is not None and self.ended_ms >= self.version_ms
+        return ended and not (self.end_heard_ms is not None and self.last_ms >= self.end_heard_ms + AGAIN_MS)
 
     @property
     def window(self) -> tuple[int | None, int | None]:
@@ -111,6 +118,10 @@ class Notice:
         """
         ends = [0 if self.over else self._end(order) for order in self.orders]
         return now_ms > self.last_ms + KEPT_MS and now_ms >= max(ends, default=0)
+
+
+def _latest(times: Iterable[int | None]) -> int | None:
+    return max((time for time in times if time is not None), default=None)
 
 
 def _rank(notice: Notice) -> tuple[int, bool, str]:
