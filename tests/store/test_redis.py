@@ -20,18 +20,23 @@ import redis.exceptions
 from tests.conftest import RedisServer, accepts, take_free_port, until, wait_until
 from tests.store.samples import endpoint, tick
 from tidegate.cli.binaries import redis_server_binary
+from tidegate.domain.actions.notice import Notice
 from tidegate.domain.errors import ConfigError, StoreError, StoreRefused, StoreUnavailable
 from tidegate.domain.lease import Lease
 from tidegate.domain.operators import FieldChange
 from tidegate.domain.outcomes.report import Report
 from tidegate.domain.sample import Status
+from tidegate.domain.scaling.rule import Course, Reason, Target
 from tidegate.store.picks import PickBatch
 from tidegate.store.ports import ClusterDecision, Event, RawOperatorKeys
 from tidegate.store.redis import RedisStore
+from tidegate.store.rollouts import SplitLine
 
 LONG_MS = 600_000
 PATIENT_SECONDS = 10.0  # for answers that come at once, but not on a machine that is busy
 DECISION = ClusterDecision("phi-3", {"a:1": 1}, {"a:1": {"why": "x"}})
+NOTICE = Notice(key="alert:a", cause="alert A", version_ms=1, first_ms=1, last_ms=1)
+TARGET = Target(desired=1, reason=Reason.LOAD, since_ms=1)
 
 CALLS: dict[str, Callable[[RedisStore], Any]] = {
     "publish": lambda store: store.publish(tick(endpoint()), ttl_ms=LONG_MS),
@@ -68,6 +73,18 @@ CALLS: dict[str, Callable[[RedisStore], Any]] = {
     "nudges": lambda store: anext(store.nudges()),
     "share": lambda store: store.share(PickBatch("a", [])),
     "shared": lambda store: anext(store.shared()),
+    "acts": lambda store: store.acts(),
+    "effects": lambda store: store.effects(),
+    "write_acts": lambda store: store.write_acts("alerts", [], []),
+    "deliver": lambda store: store.deliver([NOTICE], most=10),
+    "delivered": lambda store: store.delivered(10),
+    "notices": lambda store: store.notices(),
+    "settle": lambda store: store.settle(0, {"alert:a": NOTICE}, [], []),
+    "targets": lambda store: store.targets(["phi-3"]),
+    "write_targets": lambda store: store.write_targets({"phi-3": Course(target=TARGET, automatic=TARGET)}, []),
+    "rollouts": lambda store: store.rollouts(["phi-3"]),
+    "note_split": lambda store: store.note_split("phi-3", SplitLine(at_ms=1, why="", versions={})),
+    "split_history": lambda store: store.split_history("phi-3", 1),
     "time_ms": lambda store: store.time_ms(),
     "ping": lambda store: store.ping(),
 }

@@ -1,4 +1,7 @@
-"""The store without a server: same contract, one process, the clock passed in. For tests and simulation."""
+"""The store without a server: same contract, one process, the clock passed in. For tests and simulation.
+
+One file, if a long one: its methods share what they keep.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """The store on Redis 6.2 and later: which commands each method sends, and what their replies mean.
 
 Every public method has a time limit for each pipeline it sends, and raises StoreUnavailable or StoreRefused,
-nothing else. `schema` draws the keys, `redis_connection` speaks to the server.
+nothing else. `schema` draws the keys, `redis_connection` speaks to the server, `redis_duties` has the part of the
+leader's duties.
 """
 
 from __future__ import annotations
@@ -13,26 +14,17 @@ from typing import Any, Final
 
 import structlog
 
-from tidegate.domain.actions.act import Act
-from tidegate.domain.actions.effects import Effects, summed
-from tidegate.domain.actions.notice import Notice
 from tidegate.domain.errors import NotLeading
 from tidegate.domain.lease import Lease, read_lease
 from tidegate.domain.operators import FieldChange
-from tidegate.domain.outcomes.report import Report
 from tidegate.domain.sample import EndpointSample, NodeSample, NodeTick
-from tidegate.domain.scaling.rule import Course
-from tidegate.store import commands, rollouts, schema
-from tidegate.store.acts import ALERTS, KEPT_MARK, decode_acts, decode_notices, encode_acts, encode_notice
+from tidegate.store import commands, schema
 from tidegate.store.commands import Command
 from tidegate.store.fields import text, texts
-from tidegate.store.outcomes import decode_report, encode_report
-from tidegate.store.outcomes import fields as outcome_fields
 from tidegate.store.picks import PickBatch, decode_picks, encode_picks
-from tidegate.store.ports import ClusterDecision, Delivered, Event, Mix, RawOperatorKeys
-from tidegate.store.redis_connection import RedisConnection, raise_wrong_type
-from tidegate.store.rollouts import SplitLine
-from tidegate.store.targets import decode_course, encode_course
+from tidegate.store.ports import ClusterDecision, Event, RawOperatorKeys
+from tidegate.store.redis_connection import hash_of, raise_wrong_type
+from tidegate.store.redis_duties import RedisDuties
 
 NO_END: Final = -1  # PTTL's word for a key without expiry
 
@@ -44,7 +36,7 @@ def wall_clock_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-class RedisStore(RedisConnection):
+class RedisStore(RedisDuties):
     """tidegate.store.ports.Store on a Redis server, a Sentinel-watched master or a Redis Cluster.
 
     `timeout_seconds` limits each round trip, connecting included; `quiet_seconds` is how long the channel may be
@@ -63,8 +55,9 @@ class RedisStore(RedisConnection):
         quiet_seconds: float = 1.0,
         clock_ms: Callable[[], int] = wall_clock_ms,
     ) -> None:
-        self._keys, self._clock_ms = schema.Keys(prefix), clock_ms
-        super().__init__(url, self._keys.leader, timeout_seconds=timeout_seconds, quiet_seconds=quiet_seconds)
+        super().__init__(
+            url, schema.Keys(prefix), clock_ms, timeout_seconds=timeout_seconds, quiet_seconds=quiet_seconds
+        )
 
     # --- agents ---------------------------------------------------------------------------------------------
 
@@ -82,7 +75,7 @@ class RedisStore(RedisConnection):
         index = await self.registered()
         found = [(cluster, address) for cluster, address, _ in index if clusters is None or cluster in clusters]
         replies = await self._hashes([self._keys.endpoint(*one) for one in found])
-        decoded = (schema.decode_endpoint(*one, _hash(reply)) for one, reply in zip(found, replies, strict=True))
+        decoded = (schema.decode_endpoint(*one, hash_of(reply)) for one, reply in zip(found, replies, strict=True))
         return [sample for sample in decoded if sample is not None]
 
     async def registered(self) -> list[tuple[str, str, int]]:
@@ -109,7 +102,7 @@ class RedisStore(RedisConnection):
         raise_wrong_type(listed, self._keys.nodes)
         found = [text(raw) for raw in listed]
         replies = await self._hashes([self._keys.node(node) for node in found])
-        decoded = (schema.decode_node(node, _hash(reply)) for node, reply in zip(found, replies, strict=True))
+        decoded = (schema.decode_node(node, hash_of(reply)) for node, reply in zip(found, replies, strict=True))
         return [node for node in decoded if node is not None]
 
     async def ticks(self) -> AsyncIterator[NodeTick]:
@@ -142,7 +135,7 @@ class RedisStore(RedisConnection):
                 broken[key] = f"is not a hash; remove it with DEL {self._keys.of(key)}"
             elif reply:
                 found[kind][name] = texts(reply)
-        return RawOperatorKeys(**found, broken=broken, tuned=texts(_hash(tuned)))
+        return RawOperatorKeys(**found, broken=broken, tuned=texts(hash_of(tuned)))
 
     async def operator_key_names(self) -> list[str]:
         """By SCAN, a thousand keys a step, so that nobody is held up."""
@@ -212,17 +205,17 @@ class RedisStore(RedisConnection):
     async def effective(self, clusters: Sequence[str]) -> dict[str, dict[str, int]]:
         """The published weights by cluster and address."""
         replies = await self._hashes([self._keys.effective(one) for one in clusters])
-        return {one: schema.decode_weights(_hash(reply)) for one, reply in zip(clusters, replies, strict=True)}
+        return {one: schema.decode_weights(hash_of(reply)) for one, reply in zip(clusters, replies, strict=True)}
 
     async def explain(self, clusters: Sequence[str]) -> dict[str, dict[str, dict[str, Any]]]:
         """Why each weight is what it is, by cluster and address."""
         replies = await self._hashes([self._keys.explain(one) for one in clusters])
-        return {one: schema.decode_explain(_hash(reply)) for one, reply in zip(clusters, replies, strict=True)}
+        return {one: schema.decode_explain(hash_of(reply)) for one, reply in zip(clusters, replies, strict=True)}
 
     async def rejected(self) -> dict[str, str]:
         """Operator key → why it was not accepted."""
         [reply] = await self._hashes([self._keys.rejected])
-        return texts(_hash(reply))
+        return texts(hash_of(reply))
 
     async def events(self, count: int) -> list[Event]:
         """The newest `count` events, oldest first."""
@@ -272,154 +265,6 @@ class RedisStore(RedisConnection):
         [held] = await self._read([("GET", self._keys.leader)])
         raise_wrong_type(held, self._keys.leader)
         return read_lease(text(held)) if held is not None else None
-
-    async def acts(self, source: str | None = None) -> list[Act]:
-        """The acts of one source, or of all."""
-        [reply] = await self._hashes([self._keys.acts])
-        return decode_acts(raw for name, raw in _hash(reply).items() if source in {None, text(name)})
-
-    async def effects(self) -> Effects:
-        """What they add up to."""
-        return summed(await self.acts())
-
-    async def write_acts(
-        self, source: str, acts: Sequence[Act], events: Sequence[Event], *, lease: Lease | None = None
-    ) -> None:
-        """One field a source; one MULTI."""
-        written = [self._acts_of(source, acts), *(commands.append_event(self._keys, event) for event in events)]
-        await self._write(written, lease)
-
-    def _acts_of(self, source: str, acts: Sequence[Act]) -> Command:
-        return ("HSET", self._keys.acts, source, encode_acts(acts)) if acts else ("HDEL", self._keys.acts, source)
-
-    async def deliver(self, notices: Sequence[Notice], *, most: int) -> bool:
-        """RPUSH on `inbox`, whose length is looked at before: a few more may wait where several instances put some."""
-        if not notices:
-            return True
-        [waiting] = await self._read([("LLEN", self._keys.inbox)])
-        raise_wrong_type(waiting, self._keys.inbox)
-        if waiting + len(notices) > most:
-            return False
-        await self._write([("RPUSH", self._keys.inbox, *map(encode_notice, notices))])
-        return True
-
-    async def delivered(self, count: int) -> Delivered:
-        """LRANGE, HEXISTS and TIME in one round trip."""
-        asked: list[Command] = [
-            ("LRANGE", self._keys.inbox, 0, count - 1),
-            ("HEXISTS", self._keys.notices, KEPT_MARK),
-            ("TIME",),
-        ]
-        entries, kept, (seconds, microseconds) = await self._read(asked)
-        raise_wrong_type(entries, self._keys.inbox)
-        raise_wrong_type(kept, self._keys.notices)
-        now_ms = int(seconds) * 1000 + int(microseconds) // 1000
-        return Delivered(decode_notices(entries), len(entries), bool(kept), now_ms)
-
-    async def notices(self) -> dict[str, Notice]:
-        """The hash `notices`."""
-        [reply] = await self._hashes([self._keys.notices])
-        return {one.key: one for one in decode_notices(_hash(reply).values())}
-
-    async def settle(
-        self,
-        taken: int,
-        notices: Mapping[str, Notice | None],
-        acts: Sequence[Act],
-        events: Sequence[Event],
-        *,
-        lease: Lease | None = None,
-    ) -> None:
-        """One MULTI."""
-        kept = [part for key, one in notices.items() if one is not None for part in (key, encode_notice(one))]
-        forgotten = [key for key, one in notices.items() if one is None]
-        written: list[Command] = [
-            ("HSET", self._keys.notices, KEPT_MARK, b"", *kept),
-            self._acts_of(ALERTS, acts),
-            *(commands.append_event(self._keys, event) for event in events),
-        ]
-        written += [("HDEL", self._keys.notices, *forgotten)] if forgotten else []
-        written += [("LTRIM", self._keys.inbox, taken, -1)] if taken else []
-        await self._write(written, lease)
-
-    async def targets(self, clusters: Sequence[str]) -> dict[str, Course]:
-        """The hashes `scale:{cluster}`."""
-        replies = await self._hashes([self._keys.scale(one) for one in clusters])
-        decoded = ((one, decode_course(_hash(reply))) for one, reply in zip(clusters, replies, strict=True))
-        return {one: course for one, course in decoded if course is not None}
-
-    async def write_targets(
-        self, courses: Mapping[str, Course], events: Sequence[Event], *, lease: Lease | None = None
-    ) -> None:
-        """One MULTI."""
-        written: list[Command] = []
-        for cluster, course in courses.items():
-            written += commands.replace(self._keys.scale(cluster), encode_course(course))
-        await self._write([*written, *(commands.append_event(self._keys, event) for event in events)], lease)
-
-    async def tell_mix(self, instance: str, mix: Mix, *, ttl_ms: int) -> None:
-        """SET with an end, and its place in the index."""
-        now = self._clock_ms()
-        await self._write(
-            [
-                ("SET", self._keys.mix(instance), schema.to_json(mix), "PX", ttl_ms),
-                ("ZADD", self._keys.mixes, now, instance),
-                ("ZREMRANGEBYSCORE", self._keys.mixes, "-inf", now - schema.INDEX_KEPT_MS),
-            ]
-        )
-
-    async def mixes(self) -> list[Mix]:
-        """What each instance of the index told that has not expired."""
-        [listed] = await self._read([("ZRANGE", self._keys.mixes, 0, -1)])
-        raise_wrong_type(listed, self._keys.mixes)
-        told = await self._read([("GET", self._keys.mix(text(instance))) for instance in listed])
-        decoded = (schema.decode_mix(raw) for raw in told if isinstance(raw, bytes))
-        return [mix for mix in decoded if mix is not None]
-
-    async def tell_outcomes(self, instance: str, report: Report, *, ttl_ms: int) -> None:
-        """The hash replaced, with an end, and its place in the index."""
-        now = self._clock_ms()
-        await self._write(
-            [
-                *commands.replace(self._keys.told_outcomes(instance), encode_report(report), ttl_ms),
-                ("ZADD", self._keys.outcomes, now, instance),
-                ("ZREMRANGEBYSCORE", self._keys.outcomes, "-inf", now - schema.INDEX_KEPT_MS),
-            ]
-        )
-
-    async def outcomes(
-        self, clusters: Sequence[str], models: Sequence[str] = (), versions: Sequence[str] = ()
-    ) -> list[Report]:
-        """HMGET on the hash of each instance of the index."""
-        fields = outcome_fields(clusters, models, versions)
-        [listed] = await self._read([("ZRANGE", self._keys.outcomes, 0, -1)])
-        raise_wrong_type(listed, self._keys.outcomes)
-        if not fields:
-            return []
-        told = await self._read([("HMGET", self._keys.told_outcomes(text(name)), *fields) for name in listed])
-        return [decode_report(clusters, models, versions, values) for values in told if isinstance(values, list)]
-
-    async def rollouts(self, models: Sequence[str]) -> tuple[dict[str, dict[str, str]], dict[str, str]]:
-        """HGETALL of each; a key of another type reads as none."""
-        names = [*map(rollouts.rollout_key, models), rollouts.ROLLOUTS]
-        *found, listed = await self._hashes([self._keys.of(name) for name in names])
-        named = zip(models, map(_hash, found), strict=True)
-        return {model: texts(reply) for model, reply in named if reply}, texts(_hash(listed))
-
-    async def note_split(self, model: str, line: SplitLine, *, lease: Lease | None = None) -> None:
-        """XADD, which keeps about HISTORY_KEPT lines."""
-        key = self._keys.of(rollouts.split_history_key(model))
-        await self._write([("XADD", key, "MAXLEN", "~", rollouts.HISTORY_KEPT, "*", *line.fields())], lease)
-
-    async def split_history(self, model: str, count: int) -> list[SplitLine]:
-        """The newest `count` lines, oldest first."""
-        if count <= 0:
-            return []
-        key = self._keys.of(rollouts.split_history_key(model))
-        [entries] = await self._read([("XREVRANGE", key, "+", "-", "COUNT", count)])
-        raise_wrong_type(entries, key)
-        lines = (rollouts.decode_line(said) for _, said in reversed(entries) if said)
-        return [line for line in lines if line is not None]
 
     async def nudge(self) -> None:
         """PUBLISH on `decided`."""
@@ -489,8 +334,3 @@ class RedisStore(RedisConnection):
     async def ping(self) -> None:
         """Return when Redis answers and takes writes: a replica, or a disk that is full, answers PING well enough."""
         await self._write([("SET", self._keys.of("probe"), 1, "PX", 1)])
-
-
-def _hash(reply: Any) -> Mapping[bytes, bytes]:
-    """A hash; a key of another type reads as empty."""
-    return {} if isinstance(reply, Exception) else reply

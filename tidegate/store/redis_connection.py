@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Any, Final
 
 import redis.asyncio as aioredis
@@ -292,6 +292,11 @@ def _is_wrong_type(reply: Any) -> bool:
 def raise_wrong_type(reply: Any, key: str) -> None:
     if isinstance(reply, Exception):
         raise StoreRefused(f"{key} in Redis is of another type than Tidegate's; remove it with DEL {key}") from reply
+
+
+def hash_of(reply: Any) -> Mapping[bytes, bytes]:
+    """A hash; a key of another type reads as empty."""
+    return {} if isinstance(reply, Exception) else reply
 
 
 def _plain(said: str) -> str:

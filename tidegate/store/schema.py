@@ -62,6 +62,7 @@ class Keys:
                  decided                           channel         an empty message: look at once
     Services:    service:{service}:{instance}      string, expires JSON with beat_at_ms
                  services                          zset            {service}|{instance} by beat_at_ms
+                 probe                             string, expires whether Redis takes writes
                  mix:{instance}                    string, expires JSON: cluster → host:port → class → requests
                  mixes                             zset            {instance} by when it told
                  outcomes:{instance}               hash, expires   cluster:{cluster}, model:{model} → MessagePack
