@@ -77,7 +77,12 @@ _BY_FIELD: Final[Mapping[str, Tunable]] = {
         most=100_000,
         doc="fewest replicas; only 0 lets an idle cluster go to none",
     ),
-    "most": Tunable(name="scale.max", default=DEFAULT.most, most=100_000, doc="most replicas"),
+    "most": Tunable(
+        name="scale.max",
+        default=DEFAULT.most,
+        most=100_000,
+        doc="most replicas, also where scale.min is more",
+    ),
     "speed": Tunable(
         name="upscale.speed",
         default=DEFAULT.speed,
