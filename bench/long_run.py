@@ -27,6 +27,7 @@ from rich.progress import Progress
 
 from bench.body import chat_body
 from bench.load import generator
+from bench.processes import resident_mib
 from bench.scenario import Target
 from bench.scenarios.tidegate_pick import TidegatePick
 from bench.upstream import upstream
@@ -132,12 +133,6 @@ def counts(page: str) -> Counts:
 
 def _sum(page: str, name: str) -> float:
     return sum(float(value) for value in re.findall(rf"^{name}(?:\{{[^\n]*?\}})? (\S+)", page, re.MULTILINE))
-
-
-def resident_mib(pid: int) -> float:
-    """Resident memory of a process."""
-    status = Path(f"/proc/{pid}/status").read_text()
-    return int(status.partition("VmRSS:")[2].split()[0]) / 1024
 
 
 def descriptors(pid: int) -> int:

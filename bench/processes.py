@@ -65,6 +65,11 @@ def _ticks(pid: int) -> int:
     return int(fields[11]) + int(fields[12])
 
 
+def resident_mib(pid: int) -> float:
+    """The resident memory of a process, in MiB."""
+    return _status_mib(pid, "VmRSS")
+
+
 def reset_peak(pid: int) -> None:
     """Let `peak_mib` count from here (Linux: 5 to clear_refs resets VmHWM)."""
     Path(f"/proc/{pid}/clear_refs").write_text("5")
@@ -72,5 +77,8 @@ def reset_peak(pid: int) -> None:
 
 def peak_mib(pid: int) -> float:
     """The most resident memory of a process since its start or `reset_peak`, in MiB."""
-    status = Path(f"/proc/{pid}/status").read_text()
-    return int(status.partition("VmHWM:")[2].split()[0]) / 1024
+    return _status_mib(pid, "VmHWM")
+
+
+def _status_mib(pid: int, field: str) -> float:
+    return int(Path(f"/proc/{pid}/status").read_text().partition(f"{field}:")[2].split()[0]) / 1024

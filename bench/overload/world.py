@@ -49,8 +49,7 @@ class World:
 
     def memory_bytes(self) -> int:
         """What ext_proc has in memory."""
-        status = Path(f"/proc/{self.pid}/status").read_text()
-        return next(int(line.split()[1]) * 1024 for line in status.splitlines() if line.startswith("VmRSS"))
+        return round(processes.resident_mib(self.pid) * (1 << 20))
 
 
 @contextmanager
