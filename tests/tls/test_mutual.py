@@ -9,15 +9,15 @@ from typer.testing import CliRunner
 
 from tests.conftest import wait_until
 from tests.tls.authority import Authority
-from tests.tls.world import NAME, World, stat
+from tests.tls.world import NAME, SERVICES, World, stat
 from tidegate.cli.main import app
 
 pytestmark = [pytest.mark.envoy, pytest.mark.redis]
 
 
-@pytest.fixture(params=["xds", "ext-proc"])
+@pytest.fixture(params=["xds", "ext-proc", "outcomes"])
 def port(request: pytest.FixtureRequest, world: World) -> int:
-    return {"xds": world.xds_port, "ext-proc": world.ext_proc_port}[request.param]
+    return {"xds": world.xds_port, "ext-proc": world.ext_proc_port, "outcomes": world.outcomes_port}[request.param]
 
 
 def test_a_request_is_served_end_to_end(world: World) -> None:
@@ -26,6 +26,19 @@ def test_a_request_is_served_end_to_end(world: World) -> None:
     assert stat(world.admin, "cluster.tidegate_ext_proc.ssl.handshake") > 0
     assert stat(world.admin, "cluster.tidegate_ext_proc.ssl.no_certificate") == 0
     assert world.metric("xds", "tidegate_xds_picker_away") == 0
+
+
+def test_envoy_tells_outcomes_how_requests_end(world: World) -> None:
+    address = world.engines["plain"].address
+    served = f'tidegate_outcomes_requests_total{{cluster="plain",ending="served",replica="{address}"}}'
+
+    def told() -> bool:
+        assert world.post("plain").status_code == 200
+        return world.metric("outcomes", served) > 0
+
+    wait_until(told, what="a request is told")
+    assert stat(world.admin, "cluster.tidegate_outcomes.ssl.handshake") > 0
+    assert stat(world.admin, "cluster.tidegate_outcomes.ssl.no_certificate") == 0
 
 
 def test_a_client_whose_certificate_the_authority_signed_is_served(world: World, port: int) -> None:
@@ -70,9 +83,9 @@ def test_status_says_when_certificates_end(world: World) -> None:
     def status(*flags: str) -> str:
         return CliRunner().invoke(app, ["status", "--redis-url", world.redis_url, *flags]).stdout
 
-    wait_until(lambda: status().count("certificate until") == 2, what="both services are present")
+    wait_until(lambda: status().count("certificate until") == 3, what="all services are present")
     services = json.loads(status("--json"))["services"]
-    for service in ("xds", "ext-proc"):
+    for service in SERVICES:
         metric = world.metric(service, 'tidegate_tls_certificate_not_after_seconds{pair="server"}')
         [told] = services[service.replace("-", "_")]
         assert told["tls_not_after_ms"] == metric * 1000

@@ -1,4 +1,4 @@
-"""Tidegate with mutual TLS everywhere: xds and ext_proc as processes, a real Envoy, engines that serve https."""
+"""Tidegate with mutual TLS everywhere: xds, ext_proc and outcomes as processes, a real Envoy, engines with https."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ from xds_server.bootstrap import main as write_bootstrap
 
 NAME = "tidegate.test"
 ENGINES = "engines.test"
+SERVICES = ("xds", "ext-proc", "outcomes")
 
 
 @dataclass
@@ -36,8 +37,9 @@ class World:
     engines_authority: Authority = field(default_factory=lambda: Authority("engines"))
     xds_port: int = field(default_factory=take_free_port)
     ext_proc_port: int = field(default_factory=take_free_port)
+    outcomes_port: int = field(default_factory=take_free_port)
     gateway_port: int = field(default_factory=take_free_port)
-    metrics: dict[str, int] = field(default_factory=lambda: {"xds": take_free_port(), "ext-proc": take_free_port()})
+    metrics: dict[str, int] = field(default_factory=lambda: {name: take_free_port() for name in SERVICES})
     engines: dict[str, Engine] = field(default_factory=dict)
     processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
 
@@ -47,6 +49,7 @@ class World:
         self._start_engines()
         self._write_config()
         self.start_ext_proc()
+        self.start_outcomes()
         self.start_xds()
         self.start_envoy("envoy", self.client_pair)
         wait_until(lambda: self.post("plain").status_code == 200, deadline_seconds=30, what="a request is served")
@@ -103,11 +106,15 @@ class World:
             *("--listen", f"127.0.0.1:{self.xds_port}", "--ext-proc", f"127.0.0.1:{self.ext_proc_port}"),
             *("--ext-proc-tls-ca", self.folder / "ca.crt", "--ext-proc-tls-name", NAME),
             *("--ext-proc-tls-cert", self.xds_pair.certificate, "--ext-proc-tls-key", self.xds_pair.key),
-            *("--envoy-secrets", self.folder / "envoy"),
+            *("--envoy-secrets", self.folder / "envoy", "--outcomes", f"127.0.0.1:{self.outcomes_port}"),
+            *("--outcomes-tls-name", NAME, "--outcomes-tls-mutual", "--tick-ms", "50"),
         )
 
     def start_ext_proc(self) -> None:
-        self._serve("ext-proc", "--listen", f"127.0.0.1:{self.ext_proc_port}")
+        self._serve("ext-proc", "--listen", f"127.0.0.1:{self.ext_proc_port}", "--tick-ms", "50")
+
+    def start_outcomes(self) -> None:
+        self._serve("outcomes", "--listen", f"127.0.0.1:{self.outcomes_port}")
 
     def start_envoy(self, name: str, pair: Written | None, ca: str = "ca.crt", server_name: str = NAME) -> int:
         """An Envoy whose secrets are in the folder of its name; the port of its admin page."""
@@ -134,13 +141,13 @@ class World:
 
     def _serve(self, service: str, *flags: Any) -> None:
         command = [sys.executable, "-m", "tidegate.cli.main", service, "--config", self.folder / "tidegate.json"]
-        command += ["--metrics-listen", f"127.0.0.1:{self.metrics[service]}", "--tick-ms", "50"]
+        command += ["--metrics-listen", f"127.0.0.1:{self.metrics[service]}"]
         command += ["--tls-cert", self.server_pair.certificate, "--tls-key", self.server_pair.key]
         command += ["--tls-client-ca", self.folder / "client-ca.crt"]
         with (self.folder / f"{service}.log").open("ab") as log:
             process = subprocess.Popen([*map(str, command), *map(str, flags)], stdout=log, stderr=log)
         self.processes[service] = process
-        port = {"xds": self.xds_port, "ext-proc": self.ext_proc_port}[service]
+        port = {"xds": self.xds_port, "ext-proc": self.ext_proc_port, "outcomes": self.outcomes_port}[service]
         wait_until(lambda: accepts(port), deadline_seconds=30, what=f"{service} listening")
 
     def _write_certificates(self) -> None:
