@@ -18,42 +18,52 @@ log = structlog.get_logger("controller.hooks")
 
 
 class Guarded(asyncio.Protocol):
-    """Hands everything to `inner`, unless `open_` has all that may be there."""
+    """Hands everything to `inner`. Where `open_` has all that may be there, the one that was silent longest makes room.
+
+    `open_` has the connections in the order in which they were heard last.
+    """
 
     def __init__(
-        self, inner: asyncio.Protocol, open_: set[Guarded], most: int = MOST_CONNECTIONS, silent: float = SILENT_SECONDS
+        self,
+        inner: asyncio.Protocol,
+        open_: dict[Guarded, None],
+        most: int = MOST_CONNECTIONS,
+        silent: float = SILENT_SECONDS,
     ) -> None:
         self._inner, self._open, self._most, self._silent = inner, open_, most, silent
         self._timer: asyncio.TimerHandle | None = None
         self._transport: asyncio.Transport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Take it, or cut it at once."""
+        """Take it."""
         self._transport = cast(asyncio.Transport, transport)
         if len(self._open) >= self._most:
-            self._transport.abort()
-            return
-        self._open.add(self)
+            next(iter(self._open)).cut()
         self._inner.connection_made(transport)
-        self._wait()
+        self._heard()
+
+    def cut(self) -> None:
+        """End the connection at once."""
+        self._open.pop(self, None)
+        if self._transport is not None:
+            self._transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """It ended."""
-        if self in self._open:
-            self._open.remove(self)
-            self._inner.connection_lost(exc)
+        self._open.pop(self, None)
         if self._timer is not None:
             self._timer.cancel()
+        self._inner.connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
         """What came."""
         if self in self._open:
-            self._wait()
+            self._heard()
             self._inner.data_received(data)
 
     def eof_received(self) -> bool | None:
         """No more will come."""
-        return self._inner.eof_received() if self in self._open else None
+        return self._inner.eof_received()
 
     def pause_writing(self) -> None:
         """Too much waits to be written."""
@@ -63,12 +73,12 @@ class Guarded(asyncio.Protocol):
         """It was written."""
         self._inner.resume_writing()
 
-    def _wait(self) -> None:
+    def _heard(self) -> None:
+        self._open.pop(self, None)
+        self._open[self] = None
         if self._timer is not None:
             self._timer.cancel()
-        transport = self._transport
-        if transport is not None:
-            self._timer = asyncio.get_running_loop().call_later(self._silent, transport.abort)
+        self._timer = asyncio.get_running_loop().call_later(self._silent, self.cut)
 
 
 class HttpLog:

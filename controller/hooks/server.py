@@ -231,7 +231,7 @@ class HooksServer:
     async def start(self, listen: str) -> str:
         """Bind `host:port` (port 0: any free one); the bound address. Raises ConfigError."""
         await self._runner.setup()
-        made, open_ = self._runner.server, set[Guarded]()
+        made, open_ = self._runner.server, dict[Guarded, None]()
         if made is None:
             raise RuntimeError("the runner has no server after its setup")
         loop = asyncio.get_running_loop()
