@@ -387,3 +387,25 @@ async def test_a_rollout_begins_from_the_split_that_an_act_has_put_in_force(desk
     await desk.store.write_acts("test", [Act(id="a", deed=split, since_ms=0, rule="r", cause="c")], ())
     await desk.start(steps="5,90")
     assert await desk.split() == "stable=850 canary=50 other=100"
+
+
+async def test_a_canary_that_may_be_worse_stays_until_it_is_clear(desk: Desk) -> None:
+    await desk.start()
+    await desk.serve("stable", 950)
+    await desk.serve("canary", 60, faults=3)
+    await desk.hold()
+    assert await desk.split() == AT_5
+    assert (await desk.why()).startswith("the hold is over, and the canary may be worse: 5.00% (3 of 60)")
+    await desk.serve("canary", 2000)
+    assert await desk.split() == AT_50
+
+
+async def test_so_many_requests_of_the_canary_are_tested_once_whatever_stable_does_meanwhile(desk: Desk) -> None:
+    """Or the levels of all looks would sum to more than the chance of an alarm."""
+    await desk.start()
+    await desk.serve("stable", 1000, ms=200)
+    await desk.serve("canary", 50, ms=200)
+    await desk.serve("stable", 50_000, ms=50)
+    assert (await desk.state()).phase is Phase.RUNNING
+    await desk.serve("canary", 1, ms=200)
+    assert (await desk.state()).phase is Phase.ROLLED_BACK
