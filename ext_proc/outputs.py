@@ -21,6 +21,7 @@ MOST_CLASSES = 1024
 SequencesBy = Mapping[str, Mapping[str, int]]
 """Cluster → class → sequences that were sent."""
 
+
 class ClusterOutputs:
     """One cluster's side of the ledger."""
 

@@ -12,7 +12,7 @@ _SHOWN_CHARACTERS: Final = 60
 
 
 def strays(keys: Iterable[str], clusters: Sequence[str], models: Sequence[str]) -> dict[str, str]:
-    """A sentence for each `kind:name` whose name is none of the clusters, or of the models where `kind` is split or rollout.
+    """A sentence for each `kind:name` whose name is none of the clusters; of the models for `split:` and `rollout:`.
 
     At most 100 of them, in order: somebody else may use the same Redis.
     """
