@@ -168,6 +168,14 @@ async def test_what_is_no_fault_reduces_nobody_and_cuts_nothing(world: World, ki
     assert await world.store.acts(SOURCE) == []
 
 
+@pytest.mark.parametrize("kind", ["client_error", "back_pressure"])
+async def test_what_an_engine_answered_is_among_the_requests_that_its_faults_are_a_part_of(
+    world: World, kind: str
+) -> None:
+    await world.look(a=ended(fault=25, **{kind: 225}), b=SERVED)
+    assert await world.store.acts(SOURCE) == []
+
+
 async def test_where_all_fail_alike_retries_are_cut_and_nobody_is_reduced(world: World) -> None:
     await world.look(a=HALF, b=HALF)
     [act] = await world.store.acts(SOURCE)
