@@ -48,18 +48,29 @@ def engines() -> Iterator[Engines]:
     started.stop()
 
 
-@pytest.fixture
-def pair(own_cluster: Callable[..., Up], engines: Engines) -> Pair:
+@pytest.fixture(scope="module")
+def module_pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
     one, two = (f"127.0.0.1:{take_free_port()}" for _ in range(2))
-    for address in (one, two):
-        engines.start(address, "--model", "m", "--time-scale", "100")
     config = {
         "gateway": {"listen": "127.0.0.1:0"},
         "clusters": [
             {"name": CLUSTER, "models": ["m"], "lb": "weighted", "endpoints": [{"address": one}, {"address": two}]}
         ],
     }
-    up = own_cluster(config=config)
-    pair = Pair(up, one, two)
-    wait_until(lambda: len(pair.shares(4)) == 2, what="both replicas serving")
-    return pair
+    engines = Engines()
+    try:
+        for address in (one, two):
+            engines.start(address, "--model", "m", "--time-scale", "100")
+        pair = Pair(start_up(tmp_path_factory.mktemp("pair"), config=config), one, two)
+        yield pair
+        stop_up(pair.up)
+    finally:
+        engines.stop()
+
+
+@pytest.fixture
+def pair(module_pair: Pair) -> Iterator[Pair]:
+    """One cluster for all tests of a file; no test's orders outlive it."""
+    wait_until(lambda: len(module_pair.shares(4)) == 2, what="both replicas serving")
+    yield module_pair
+    module_pair.forget_orders()

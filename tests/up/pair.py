@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import httpx
 
+from tests.conftest import wait_until
 from tests.up.cluster import Up, chat
 
 CLUSTER = "pair"
@@ -36,3 +37,9 @@ class Pair:
     def envoy(self) -> str:
         """Envoy's own list of clusters, as text."""
         return httpx.get(f"{self.up.ready['envoy_admin']}/clusters").text
+
+    def forget_orders(self) -> None:
+        """Delete every key of an operator, and wait until nobody goes by one."""
+        self.up.redis("DEL", *(f"tidegate:{kind}:{CLUSTER}" for kind in ("weight", "drain", "tune")))
+        wait_until(lambda: not any(self.pins().values()) and not self.up.report()["rejected"], what="no order in force")
+        wait_until(lambda: "draining" not in self.envoy(), what="no drain at Envoy")
