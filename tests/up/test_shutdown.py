@@ -32,9 +32,9 @@ def _ports(ready: dict) -> list[int]:
 def test_a_signal_under_load_ends_every_child_and_frees_every_port(
     own_cluster: Callable[..., Up], signum: signal.Signals
 ) -> None:
-    up = own_cluster("--time-scale", "50")
+    up = own_cluster("--time-scale", "50", "--replicas", "1")
     ready = up.ready
-    assert len(ready["pids"]) == 12
+    assert len(ready["pids"]) == 9
     with Load(up.gateway, chat("phi-3", max_tokens=200)) as load:
         wait_until(lambda: load.statuses["200"] > 5, what="load running")
         up.process.send_signal(signum)
@@ -47,7 +47,7 @@ def test_a_signal_under_load_ends_every_child_and_frees_every_port(
 
 @pytest.mark.envoy
 def test_children_end_when_tidegate_up_is_killed(own_cluster: Callable[..., Up]) -> None:
-    up = own_cluster("--time-scale", "50")
+    up = own_cluster("--time-scale", "50", "--replicas", "1")
     pids = up.ready["pids"].values()
     up.process.kill()
     up.process.wait()
