@@ -10,7 +10,7 @@ from hpack import Decoder, HPACKError
 from hpack.exceptions import OversizedHeaderListError
 
 from ext_proc.transport.http2.frames import ErrorCode, Http2ConnectionError
-from ext_proc.transport.http2.traceparent import Literal, split
+from ext_proc.transport.http2.traceparent import LONGEST, Literal, split
 
 _MOST_CACHED: Final = 256
 _LONGEST_CACHED_BYTES: Final = 1024
@@ -70,19 +70,20 @@ class HeaderReader:
     looked up, for as long as no other kind of block came, which might have changed the table.
     """
 
-    __slots__ = ("_cache", "_decoder", "_traced")
+    __slots__ = ("_cache", "_decoder", "_like", "_traced")
 
     def __init__(self, max_list_bytes: int) -> None:
         self._decoder = Decoder(max_header_list_size=max_list_bytes)
         self._cache: dict[bytes, Block] = {}
         self._traced: dict[bytes, Block] = {}
+        self._like: tuple[bytes, bytes, RequestHeaders] | None = None
 
     def request(self, block: bytes) -> Block:
         """The request that a block opens, or why it is malformed.
 
         Raises Http2ConnectionError: COMPRESSION_ERROR, or ENHANCE_YOUR_CALM for a list that is too long.
         """
-        found = self._cache.get(block)
+        found = self._cache.get(block) or self._as_before(block)
         if found is not None:
             return found
         parts = split(block) if len(block) <= _LONGEST_CACHED_BYTES else None
@@ -96,7 +97,22 @@ class HeaderReader:
             kept[key] = found
         if trace is None or isinstance(found, MalformedError):
             return found
+        if len(key) + trace.size == len(block):  # nothing else was left out
+            begin = trace.begin
+            self._like = block[:begin], block[begin + trace.size :], found
         return RequestHeaders(found.method, found.path, found.fields, trace)
+
+    def _as_before(self, block: bytes) -> RequestHeaders | None:
+        """A block that differs from the traced one before in the value of its traceparent alone."""
+        if self._like is None:
+            return None
+        head, tail, found = self._like
+        begin, end = len(head), len(block) - len(tail)
+        if not (0 < end - begin <= LONGEST and block.startswith(head) and block.endswith(tail)):
+            return None
+        if block[begin] & 0x7F != end - begin - 1:
+            return None
+        return RequestHeaders(found.method, found.path, found.fields, Literal(block[begin:end], begin))
 
     def trailers(self, block: bytes) -> MalformedError | None:
         """Why a block is no trailer section; None when it is one. What it says is of no interest."""
@@ -112,6 +128,7 @@ class HeaderReader:
         """The table may change, and with it what blocks mean."""
         self._cache.clear()
         self._traced.clear()
+        self._like = None
 
     def _decode(self, block: bytes) -> list[tuple[bytes, bytes]]:
         try:

@@ -22,17 +22,24 @@ _NAMES: Final = {
 }
 _HUFFMAN: Final = 0x80
 _LONG: Final = 0x7F
+LONGEST: Final = _LONG
+"""Bytes of a string whose length takes one byte, that byte included."""
 _ZEROS_UNSAMPLED: Final = 11
 """Zero bits at the end of `-00`: `-` is 010110, `0` is 00000. `-01` ends in ten of them and ones, which pad as well."""
 
 
 class Literal:
-    """A string of HPACK as it was sent (RFC 7541, section 5.2), its length in one byte."""
+    """A string of HPACK as it was sent (RFC 7541, section 5.2) from `begin` of its block on, its length in one byte."""
 
-    __slots__ = ("_data",)
+    __slots__ = ("_data", "begin")
 
-    def __init__(self, data: bytes) -> None:
-        self._data = data
+    def __init__(self, data: bytes, begin: int = 0) -> None:
+        self._data, self.begin = data, begin
+
+    @property
+    def size(self) -> int:
+        """Bytes of the block that it takes."""
+        return len(self._data)
 
     @property
     def unsampled(self) -> bool:
@@ -82,7 +89,7 @@ def split(block: bytes) -> tuple[bytes, Literal | None] | None:
         if is_trace is not None:
             kept.append(block[begin:at])
             begin = value_end
-            trace = Literal(block[at:value_end]) if is_trace else trace
+            trace = Literal(block[at:value_end], at) if is_trace else trace
         at = value_end
     return (b"".join(kept) + block[begin:] if kept else block), trace
 

@@ -10,7 +10,8 @@ from hpack.huffman_constants import REQUEST_CODES, REQUEST_CODES_LENGTH
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ext_proc.transport.http2.headers import HeaderReader, RequestHeaders
+from ext_proc.transport.http2.frames import Http2ConnectionError
+from ext_proc.transport.http2.headers import HeaderReader, MalformedError, RequestHeaders
 from ext_proc.transport.http2.traceparent import HUFFMAN_TRACEPARENT, HUFFMAN_TRACESTATE, Literal, split
 
 HUFFMAN: Final = HuffmanEncoder(REQUEST_CODES, REQUEST_CODES_LENGTH)
@@ -97,6 +98,39 @@ def test_any_bytes_are_split_or_not_and_nothing_is_lost(block: bytes) -> None:
     found = split(block)
     if found is not None and found[1] is None and b"\x4d\x83\x21" not in block and b"tracestate" not in block:
         assert found[0] == block
+
+
+@given(
+    before=st.integers(0, 255),
+    value=st.binary(min_size=0, max_size=130) | st.just((TRACE + "00").encode()),
+    length=st.none() | st.integers(0, 255),
+    cut=st.integers(0, 3),
+    state=st.sampled_from([None, "", "a=b"]),
+)
+def test_what_came_before_changes_nothing_of_what_a_block_means(
+    before: int, value: bytes, length: int | None, cut: int, state: str | None
+) -> None:
+    """Blocks alike in all but the value of the traceparent, its length true or not, and cut off or not."""
+    head = b"\x83" + PATH + b"\x86\x00" + literal("te") + literal("trailers") + b"\x00" + literal("traceparent")
+    tail = b"" if state is None else b"\x00" + literal("tracestate") + literal(state)
+    size = min(len(value), 127) if length is None else length
+    block = head + bytes((size,)) + value + tail
+    block = block[: len(block) - cut]
+    warm = HeaderReader(8192)
+    for flags in (f"{before:02x}", "01"):
+        warm.request(head + literal(TRACE + flags) + tail)
+    assert told(warm, block) == told(HeaderReader(8192), block)
+
+
+def told(reader: HeaderReader, block: bytes) -> object:
+    """What a block means; the kind of its fault."""
+    try:
+        found = reader.request(block)
+    except Http2ConnectionError as exc:
+        return exc.code
+    if isinstance(found, MalformedError):
+        return MalformedError
+    return found.method, found.path, found.traceparent if found.traceparent != (TRACE + "00").encode() else None
 
 
 def test_a_broken_trace_is_none(reader: HeaderReader) -> None:
