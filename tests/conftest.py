@@ -32,10 +32,19 @@ LONG: Final = ("up", "fail_static", "deploy", "chaos", "rollout", "split", "soak
 """Folders whose few tests start whole clusters: they begin first, so that no worker is left alone with them."""
 
 
+ONE_WORLD: Final = frozenset({"fail_static", "flow", "gateway", "metrics", "split", "tls"})
+"""Folders whose files share what they start: one worker runs them all."""
+
+
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Files of LONG come first, in that order; within a file nothing moves."""
+    """What goes to one worker, and LONG first, in that order; within a file nothing moves."""
     order = {name: place for place, name in enumerate(LONG)}
-    items.sort(key=lambda item: order.get(item.path.relative_to(Path(__file__).parent).parts[0], len(order)))
+    here = Path(__file__).parent
+    folders = {item: item.path.relative_to(here).parts[0] for item in items}
+    for item, folder in folders.items():
+        item.add_marker(pytest.mark.xdist_group(folder if folder in ONE_WORLD else str(item.path.relative_to(here))))
+    items.sort(key=lambda item: order.get(folders[item], len(order)))
 
 
 def take_free_port() -> int:

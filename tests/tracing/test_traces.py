@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
+import httpx
 import pytest
 
 from tests.tracing.collector import Collector, collect_by_grpc, collect_by_http
@@ -62,7 +63,7 @@ def traced(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 def test_every_request_is_answered(traced: Traced) -> None:
     good = ("sampled", "unsampled", "absent", *MALFORMED)
-    assert traced.sent == {**dict.fromkeys(good, 200), "refused": 404, "broken": 400}
+    assert {**dict.fromkeys(good, 200), "refused": 404, "broken": 400}.items() <= traced.sent.items()
 
 
 def test_one_trace_goes_from_the_client_through_the_gateway_to_the_engine(traced: Traced) -> None:
@@ -176,8 +177,7 @@ def _engines(traced: Traced) -> list[str]:
 
 
 def test_decisions_have_the_trace_as_their_exemplar(traced: Traced) -> None:
-    import httpx
-
+    traced.ask("shown", SAMPLED)  # the newest of its bucket
     accept = {"accept": "application/openmetrics-text; version=1.0.0"}
     page = httpx.get(traced.up.ready["metrics"]["ext_proc"], headers=accept).text
-    assert any(f'trace_id="{trace}"' in page for trace in traced.traces.values())
+    assert f'trace_id="{traced.traces["shown"]}"' in page
