@@ -38,9 +38,9 @@ check: setup  ## lint and types
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
 
-# Three workers: many tests wait for a real part. Tests that share what one of them starts stay together.
+# Two workers: most tests wait for a real part. Tests that share what one of them starts stay together.
 test: check  ## check, then every test that needs no GPU and no gigabytes
-	@$(BIN)/pytest -q -n 3 --dist loadgroup --no-loadscope-reorder $(ARGS)
+	@$(BIN)/pytest -q -n 2 --dist loadgroup --no-loadscope-reorder $(ARGS)
 
 test-vllm: setup  ## tests against a real vLLM on the CPU (3.5 GB the first time)
 	@$(BIN)/pytest -q -m vllm tests/vllm $(ARGS)
