@@ -14,6 +14,7 @@ HCM = "type.googleapis.com/envoy.extensions.filters.network.http_connection_mana
 ROUTER = "type.googleapis.com/envoy.extensions.filters.http.router.v3.Router"
 BUFFER = "type.googleapis.com/envoy.extensions.filters.http.buffer.v3.Buffer"
 PAGE = "idle_vllm_page.txt"
+"""As vLLM wrote it, with a cache of 2 million tokens: with a small one a gateway holds requests back, as it should."""
 _BUFFER = {"name": "buffer", "typed_config": {"@type": BUFFER, "max_request_bytes": 1 << 26}}
 
 
