@@ -153,12 +153,17 @@ class Connection:
     def send_headers(self, stream: Stream, block: bytes, *, end: bool = False, urgent: bool = True) -> None:
         """A header section or, with `end`, trailers. Of some that are not `urgent`, nobody waits for the word."""
         self.sender.headers(stream, block, end=end, urgent=urgent)
+        self._bound_what_waits()
         if end:
             self._answered(stream)
 
     def send_data(self, stream: Stream, data: bytes) -> None:
-        """A part of the answer's body. Too much that waits for windows ends the connection."""
+        """A part of the answer's body."""
         self.sender.data(stream, data)
+        self._bound_what_waits()
+
+    def _bound_what_waits(self) -> None:
+        """Too much that waits for windows ends the connection."""
         if self.sender.waiting_bytes > self._limits.max_waiting_bytes:
             self.close(Http2ConnectionError(ErrorCode.ENHANCE_YOUR_CALM, "too many answers wait to be read"))
 
@@ -296,6 +301,8 @@ class Connection:
             raise Http2ConnectionError(ErrorCode.PROTOCOL_ERROR, "the first frame is not SETTINGS")
 
     def _fail(self, fault: Http2StreamError) -> None:
+        if self.closed:  # by an answer to the same frame: nothing follows GOAWAY
+            return
         if self._is_idle(fault.stream_id):  # which cannot be reset (section 6.4)
             raise Http2ConnectionError(fault.code, str(fault))
         stream = self._popped(fault.stream_id)
