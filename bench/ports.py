@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import atexit
 import socket
 import urllib.error
 import urllib.request
 
+from tidegate.cli.up.ports import Ports
+
+_PORTS = Ports(print)
+atexit.register(_PORTS.release)
+
 
 def free_port() -> int:
-    """A TCP port of the loopback that nobody listens on."""
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        return int(sock.getsockname()[1])
+    """A TCP port of the loopback that nobody listens on, and that nobody else is given while this process lives."""
+    return _PORTS.any()
 
 
 def accepts(port: int) -> bool:

@@ -15,6 +15,7 @@ from typing import Final
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.ports import take_free_port
 from tidegate.cli.binaries import envoy_binary, redis_cli_binary, redis_server_binary
 
 # A busy machine is no fault of the property under test. The suite tries the same examples each time;
@@ -45,14 +46,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item, folder in folders.items():
         item.add_marker(pytest.mark.xdist_group(folder if folder in ONE_WORLD else str(item.path.relative_to(here))))
     items.sort(key=lambda item: order.get(folders[item], len(order)))
-
-
-def take_free_port() -> int:
-    """A TCP port of the loopback that nobody listens on."""
-    with socket.socket() as sock:
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        sock.bind(("127.0.0.1", 0))
-        return int(sock.getsockname()[1])
 
 
 @pytest.fixture

@@ -12,7 +12,8 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.conftest import take_free_port, wait_until
+from tests.conftest import wait_until
+from tests.ports import take_free_port
 from tests.up.cluster import Up, chat, start_up, stop_up
 from tests.up.engines import Engines
 from tidegate.cli.connection import find_target

@@ -13,7 +13,8 @@ from aiohttp import web
 
 from metrics_agent.app import serve, serve_on
 from metrics_agent.gpu import FixedGpus
-from tests.conftest import take_free_port, until
+from tests.conftest import until
+from tests.ports import take_free_port
 from tidegate.domain.errors import ConfigError
 from tidegate.domain.sample import Status
 from tidegate.domain.topology import Topology

@@ -12,7 +12,7 @@ from aiohttp import web
 
 from metrics_agent.scrape.http import HttpPages, ScrapeFailedError
 from metrics_agent.scrape.life import Failure
-from tests.conftest import take_free_port
+from tests.ports import take_free_port
 
 
 @pytest.fixture

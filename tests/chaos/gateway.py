@@ -16,8 +16,8 @@ import aiohttp
 
 from tests.chaos.line import Line
 from tests.chaos.load import ALIASES, MODELS, Engine, Load
-from tests.conftest import take_free_port, until
-from tests.ext_proc.test_workers import free_row
+from tests.conftest import until
+from tests.ports import take_free_port, take_free_row
 from tidegate.cli.binaries import envoy_binary
 from xds_server.bootstrap import bootstrap_yaml
 
@@ -43,14 +43,14 @@ class Gateway:
     port: int = field(default_factory=take_free_port)
     admin: int = field(default_factory=take_free_port)
     metrics: int = field(default_factory=take_free_port)
-    own: int = field(default_factory=lambda: free_row(WORKERS + 1))
+    own: int = field(default_factory=lambda: take_free_row(WORKERS + 1))
     engines: list[Engine] = field(default_factory=list)
     lines: list[Line] = field(default_factory=list)
     processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
 
     async def start(self) -> None:
         self.engines = [Engine(model) for model in MODELS]
-        first = free_row(WORKERS)
+        first = take_free_row(WORKERS)
         self.lines = [Line(self.own + 1 + number, first + number) for number in range(WORKERS)]
         for part in (*self.engines, *self.lines):
             await part.start()

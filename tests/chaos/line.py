@@ -10,7 +10,7 @@ import struct
 from dataclasses import dataclass, field
 from typing import Final
 
-from tests.conftest import take_free_port
+from tests.ports import take_free_port
 
 _RESET: Final = struct.pack("ii", 1, 0)
 """SO_LINGER of zero seconds: closing sends RST."""

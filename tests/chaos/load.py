@@ -17,7 +17,7 @@ from typing import Final
 import aiohttp
 from aiohttp import web
 
-from tests.conftest import take_free_port
+from tests.ports import take_free_port
 
 MODELS: Final = ("red", "green", "blue")
 ALIASES: Final = {"rouge": "red", "vert": "green"}

@@ -10,7 +10,7 @@ from prometheus_client import CollectorRegistry
 from controller.rollouts.duty import Rollouts
 from controller.rollouts.metrics import RolloutMetrics
 from tests.cli.conftest import Desk
-from tests.conftest import take_free_port
+from tests.ports import take_free_port
 from tests.rollout.figures import figures, told
 from tidegate.cli import rollout
 from tidegate.domain.outcomes.report import Report

@@ -11,9 +11,10 @@ from typing import Any
 
 import httpx
 
-from tests.conftest import take_free_port, wait_until
+from tests.conftest import wait_until
 from tests.deploy.monitored import Prometheus
 from tests.deploy.quick import quick_files
+from tests.ports import take_free_port
 from tests.up.cluster import Up, chat, start_up, stop_up
 from tests.up.engines import Engines
 

@@ -15,8 +15,9 @@ import pytest
 from grpc import aio
 
 from ext_proc.health import EXTERNAL_PROCESSOR
-from tests.conftest import RedisServer, accepts, take_free_port, until, wait_until
+from tests.conftest import RedisServer, accepts, until, wait_until
 from tests.ext_proc.parts import Answer, body_message, sample
+from tests.ports import take_free_port
 from tidegate.domain.sample import NodeSample, NodeTick
 from tidegate.runtime import now_ms
 from tidegate.store.redis import RedisStore

@@ -18,8 +18,9 @@ from ext_proc.flow.later import Reply
 from ext_proc.health import Health
 from ext_proc.session import Session
 from ext_proc.transport.grpcio import GrpcioServer
-from tests.conftest import EnvoyProcess, accepts, take_free_port, until
+from tests.conftest import EnvoyProcess, accepts, until
 from tests.ext_proc.parts import Picker
+from tests.ports import take_free_port
 from tidegate.domain.topology import Cluster, Endpoint, LbPolicy, Topology
 
 pytestmark = pytest.mark.envoy

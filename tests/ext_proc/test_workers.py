@@ -21,8 +21,9 @@ from grpc import aio
 from ext_proc.health import EXTERNAL_PROCESSOR
 from ext_proc.worker import WorkerOrder
 from ext_proc.workers import hold_port, orders
-from tests.conftest import RedisServer, take_free_port, wait_until
+from tests.conftest import RedisServer, wait_until
 from tests.ext_proc.parts import body_message
+from tests.ports import take_free_port, take_free_row
 from tidegate.domain.errors import ConfigError
 from tidegate.settings.services import ExtProcSettings
 
@@ -34,7 +35,7 @@ class Crew:
     """The parent under test and the ports that it was told."""
 
     def __init__(self, redis_url: str, folder: Path, workers: int) -> None:
-        self.workers, self.port, self.metrics = workers, free_row(workers + 1), take_free_port()
+        self.workers, self.port, self.metrics = workers, take_free_row(workers + 1), take_free_port()
         path, self.log = folder / "tidegate.json", folder / "crew.log"
         clusters = [{"name": "phi-3", "models": ["phi-3"], "endpoints": [{"address": "10.0.0.1:8000"}]}]
         path.write_text(json.dumps({"redis": {"url": redis_url}, "clusters": clusters}))
@@ -78,17 +79,6 @@ class Crew:
                 call = channel.stream_stream(f"/{EXTERNAL_PROCESSOR}/Process")()
                 await call.write(body_message(json.dumps({"model": "phi-3"}).encode()))
                 await call.read()
-
-
-def free_row(length: int) -> int:
-    """The first of `length` ports in a row that nobody listens on."""
-    for _ in range(100):
-        first = take_free_port()
-        with contextlib.suppress(OSError, OverflowError), contextlib.ExitStack() as stack:
-            for port in range(first, first + length):
-                stack.enter_context(socket.create_server(("127.0.0.1", port)))
-            return first
-    raise AssertionError("no free ports in a row")
 
 
 def alive(pid: int) -> bool:
@@ -181,7 +171,7 @@ def test_workers_end_with_their_parent(shared_redis: RedisServer, tmp_path: Path
 
 @pytest.mark.redis
 def test_a_port_that_a_worker_cannot_have_is_said_and_ends_all(redis_server: RedisServer, tmp_path: Path) -> None:
-    port = free_row(3)
+    port = take_free_row(3)
     with socket.create_server(("127.0.0.1", port + 2)):
         path = tmp_path / "c.json"
         path.write_text(json.dumps({"redis": {"url": redis_server.url}, "clusters": [{"name": "a", "models": ["a"]}]}))

@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import RedisServer, take_free_port, wait_until
+from tests.conftest import RedisServer, wait_until
+from tests.ports import take_free_port
 from tests.up.cluster import Load, chat, start_up, stop_up
 from tests.up.engines import Engines
 

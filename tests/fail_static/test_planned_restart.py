@@ -15,6 +15,7 @@ import pytest
 
 from tests.conftest import RedisServer, until
 from tests.fail_static.test_several_servers import asked, go_on
+from tests.ports import take_free_row
 from tests.xds.conftest import Gateway, cluster, endpoint, engines, gateway
 from tidegate.domain.topology import LbPolicy
 from tidegate.store.ports import ClusterDecision
@@ -76,7 +77,8 @@ async def pickers(
 
     monkeypatch.setattr("xds_server.resources.ext_proc_cluster", both)
     await gateway.processor.stop()
-    one = Pickers(tmp_path, own_redis.url, gateway.processor.port, request.param)
+    one = Pickers(tmp_path, own_redis.url, take_free_row(request.param + 1) + 1, request.param)
+    gateway.processor.port = one.port
     gateway.settings["ext_proc_last_port"] = one.port + one.workers - 1
     [engine] = await engines(1)
     clusters = [{"name": "chat", "models": ["chat"], "endpoints": [{"address": engine.address}]}]

@@ -11,8 +11,9 @@ from contextlib import contextmanager
 import httpx
 import pytest
 
-from tests.conftest import take_free_port, wait_until
+from tests.conftest import wait_until
 from tests.fail_static.conftest import Traffic, World, paused, resumed
+from tests.ports import take_free_port
 from tests.up.cluster import chat
 
 pytestmark = [pytest.mark.envoy, pytest.mark.redis]

@@ -11,8 +11,9 @@ from urllib.parse import urlsplit
 import httpx
 
 from tests.cases.bodies import cases
-from tests.conftest import take_free_port, wait_until
+from tests.conftest import wait_until
 from tests.gateway.wire import Answer, send
+from tests.ports import take_free_port
 from tests.up.cluster import Up, start_up, stop_up
 from tests.up.engines import Engines
 

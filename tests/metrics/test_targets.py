@@ -11,7 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from ext_proc.workers import parent
 from simulator.app import start
-from tests.conftest import take_free_port
+from tests.ports import take_free_port
 from tidegate.cli.metrics.families import families
 from tidegate.cli.metrics.registries import SERVICES, running
 from tidegate.settings.services import EngineSimSettings

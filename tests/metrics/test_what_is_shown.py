@@ -14,9 +14,10 @@ from ext_proc.fleet_metrics import FleetMetrics
 from outcomes.book import Book
 from outcomes.page import Page
 from outcomes.server import AccessLogs
-from tests.conftest import take_free_port, until
+from tests.conftest import until
 from tests.ext_proc.parts import Picker, sample, topology
 from tests.outcomes.entries import outcome
+from tests.ports import take_free_port
 from tidegate.domain.errors import StoreUnavailable
 from tidegate.domain.outcomes.ending import Ending
 from tidegate.domain.sample import NodeSample, NodeTick

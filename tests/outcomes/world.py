@@ -12,8 +12,8 @@ from typing import Any
 
 import aiohttp
 
-from tests.conftest import take_free_port
 from tests.outcomes.engine import Engine
+from tests.ports import take_free_port
 from tests.up.cluster import Up, start_up
 from tidegate.domain.outcomes.report import Seen, cluster_seen, replicas_seen
 from tidegate.store.redis import RedisStore

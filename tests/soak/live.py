@@ -12,7 +12,8 @@ from typing import Any
 
 import httpx
 
-from tests.conftest import EnvoyProcess, RedisServer, accepts, take_free_port, until
+from tests.conftest import EnvoyProcess, RedisServer, accepts, until
+from tests.ports import take_free_port
 from tests.xds.stand_ins import Processor
 from xds_server.bootstrap import bootstrap_yaml
 

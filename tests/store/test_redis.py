@@ -17,7 +17,8 @@ from typing import Any
 import pytest
 import redis.exceptions
 
-from tests.conftest import RedisServer, accepts, take_free_port, until, wait_until
+from tests.conftest import RedisServer, accepts, until, wait_until
+from tests.ports import take_free_port
 from tests.store.samples import endpoint, tick
 from tidegate.cli.binaries import redis_server_binary
 from tidegate.domain.actions.notice import Notice

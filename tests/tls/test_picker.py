@@ -11,7 +11,8 @@ import grpc
 import pytest
 from prometheus_client import CollectorRegistry
 
-from tests.conftest import take_free_port, until
+from tests.conftest import until
+from tests.ports import take_free_port
 from tests.tls.authority import Authority
 from tidegate.grpc_health import HEALTH, Health, health_handlers
 from tidegate.grpc_tls import ChannelTls, bind, server_watch

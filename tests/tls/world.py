@@ -15,7 +15,8 @@ import grpc
 import httpx
 from cryptography import x509
 
-from tests.conftest import accepts, take_free_port, wait_until
+from tests.conftest import accepts, wait_until
+from tests.ports import take_free_port
 from tests.tls.authority import Authority, Pair, Written
 from tests.tls.engine import Engine
 from tidegate.cli.binaries import envoy_binary

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import take_free_port, wait_until
+from tests.conftest import wait_until
+from tests.ports import take_free_port
 from tests.tracing.collector import Collector
 from tests.tracing.world import SAMPLED, start_traced
 from tests.up.cluster import stop_up

@@ -9,7 +9,8 @@ import urllib.request
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.conftest import take_free_port, wait_until
+from tests.conftest import wait_until
+from tests.ports import take_free_port
 
 # Two names of one model, so that one engine can stand in two clusters.
 MODELS = ("tiny", "tiny-pick")

@@ -12,7 +12,8 @@ import httpx
 import pytest
 from prometheus_client import CollectorRegistry
 
-from tests.conftest import EnvoyProcess, accepts, take_free_port, until
+from tests.conftest import EnvoyProcess, accepts, until
+from tests.ports import take_free_port
 from tests.xds.stand_ins import CuttingServicer, Engine, Processor
 from tidegate.domain.topology import LbPolicy
 from tidegate.runtime import now_ms
@@ -70,7 +71,7 @@ class Gateway:
             **basis,
         )
 
-    async def serve(self, *clusters: DesiredCluster, deadline_seconds: float = 15) -> tuple[str, ...]:
+    async def serve(self, *clusters: DesiredCluster, deadline_seconds: float = 60) -> tuple[str, ...]:
         """The type URLs that changed."""
         messages = build(self.desired(*clusters))
         check(messages)

@@ -13,7 +13,7 @@ from aiohttp import web
 from envoy.config.core.v3 import base_pb2
 from envoy.service.ext_proc.v3 import external_processor_pb2, external_processor_pb2_grpc
 
-from tests.conftest import take_free_port
+from tests.ports import take_free_port
 from tidegate.grpc_health import HEALTH, Health, health_handlers
 from xds_server.server import DiscoveryServicer
 from xds_server.services import Method

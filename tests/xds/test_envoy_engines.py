@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import EnvoyProcess, accepts, take_free_port, until
+from tests.conftest import EnvoyProcess, accepts, until
+from tests.ports import take_free_port
 from tests.xds.conftest import Gateway, cluster, endpoint
 from tidegate.domain.topology import LbPolicy
 from tidegate.domain.upstream import DEFAULT, Http

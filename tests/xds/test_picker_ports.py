@@ -8,7 +8,7 @@ from dataclasses import replace
 from prometheus_client import CollectorRegistry
 
 from tests.conftest import until
-from tests.ext_proc.test_workers import free_row
+from tests.ports import take_free_row
 from tests.xds.test_picker_watch import Instance
 from tests.xds.worlds import DESIRED
 from xds_server.picker_watch import PickerWatch
@@ -25,7 +25,7 @@ def test_each_port_is_an_endpoint() -> None:
 
 
 async def test_one_worker_of_two_is_enough_and_none_is_away() -> None:
-    port = free_row(2)
+    port = take_free_row(2)
     one, two = Instance("127.0.0.1", port), Instance("127.0.0.1", port + 1)
     watch = PickerWatch("127.0.0.1", port, CollectorRegistry(), last_port=port + 1)
     changed = asyncio.Event()

@@ -9,7 +9,8 @@ import grpc
 import pytest
 from prometheus_client import CollectorRegistry
 
-from tests.conftest import take_free_port, until
+from tests.conftest import until
+from tests.ports import take_free_port
 from tidegate.grpc_health import HEALTH, Health, health_handlers
 from xds_server.picker_watch import BACK_SECONDS, PickerState, PickerWatch
 

@@ -15,7 +15,8 @@ from metrics_agent.app import serve_on
 from metrics_agent.gpu import NvmlState
 from tests.agent.nvml.cards import GIB, card, fail, hang, uuid
 from tests.agent.nvml.fake import INITS, LIBRARY
-from tests.conftest import take_free_port, until
+from tests.conftest import until
+from tests.ports import take_free_port
 from tidegate.domain.sample import Status
 from tidegate.domain.topology import Cluster, Endpoint, Topology
 from tidegate.runtime import now_ms

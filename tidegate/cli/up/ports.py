@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
+import secrets
 import socket
 from collections.abc import Callable
 from typing import IO
@@ -11,6 +13,8 @@ from tidegate.cli.up.registry import folder
 
 LOOPBACK = "127.0.0.1"
 LAST_PORT = 65535
+RANGE = range(20_000, 32_768)
+"""Below what Linux names to clients by default (net.ipv4.ip_local_port_range): no connection leaves from here."""
 
 
 def is_free(host: str, port: int) -> bool:
@@ -49,13 +53,13 @@ class Ports:
         return free
 
     def any(self, host: str = LOOPBACK) -> int:
-        """A free port that nobody was given before."""
-        while True:
-            with socket.socket(_family(host)) as sock:
-                sock.bind((host, 0))
-                port = int(sock.getsockname()[1])
-            if self._lock(port):
+        """A free port that nobody was given before, from RANGE. Raises OSError when none is left."""
+        first = secrets.randbelow(len(RANGE))
+        order: tuple[int, ...] = (*RANGE[first:], *RANGE[:first])
+        for port in order:
+            if is_free(host, port) and self._lock(port):
                 return port
+        raise OSError(errno.EADDRINUSE, f"no port of {host} between {RANGE[0]} and {RANGE[-1]} is free")
 
     def row(self, length: int, host: str = LOOPBACK) -> int:
         """The first of `length` free ports in a row that nobody was given before."""
