@@ -22,6 +22,7 @@ from rich.table import Table
 from tidegate.cli.up import once as one_request
 from tidegate.cli.up import registry
 from tidegate.cli.up.monitoring import checked_files
+from tidegate.cli.up.nursery import Nursery
 from tidegate.cli.up.plan import Plan, UpOptions, make_plan, processes, write_files
 from tidegate.cli.up.ports import Ports
 from tidegate.cli.up.processes import ProcessTree
@@ -180,7 +181,9 @@ class LocalCluster:
             loop.add_signal_handler(signum, stopped.set)
         write_files(self.plan, bootstrap_yaml(self.plan.xds, self.plan.envoy_admin))
         specs = processes(self.plan)
-        tree = ProcessTree(say, restart=self.restart)
+        nursery = Nursery()
+        nursery.prepare()
+        tree = ProcessTree(say, restart=self.restart, nursery=nursery)
         try:
             for spec in specs:
                 tree.start(spec)
@@ -189,6 +192,7 @@ class LocalCluster:
             if self.ready_file:
                 self.ready_file.unlink(missing_ok=True)
             await tree.stop()
+            nursery.close()
 
     async def _until_stopped(self, tree: ProcessTree, stopped: asyncio.Event) -> int:
         """Serve; end with the first of: a signal, a child that cannot live, the end of `--once`."""

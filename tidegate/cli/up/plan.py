@@ -223,14 +223,14 @@ def _ext_proc_for_envoy(plan: Plan) -> str:
     return f"{host}:{int(port) + 1}-{int(port) + workers}" if workers > 1 else plan.ext_proc
 
 
-def _tidegate(arguments: Sequence[str]) -> list[str]:
-    return [sys.executable, "-m", "tidegate.cli.main", *arguments]
+def _tidegate(name: str, arguments: Sequence[str], plan: Plan) -> ProcessSpec:
+    argv = [sys.executable, "-m", "tidegate.cli.main", *arguments]
+    return ProcessSpec(name, argv, plan.folder / f"{name}.log", tidegate=arguments)
 
 
 def _service(plan: Plan, name: str, command: str, arguments: Sequence[str]) -> ProcessSpec:
-    argv = _tidegate([command, "--config", str(plan.config_path), "--log-level", plan.options.log_level])
-    argv += ["--metrics-listen", plan.metrics[name], *arguments]
-    return ProcessSpec(name, argv, plan.folder / f"{name}.log")
+    of_all = ["--config", str(plan.config_path), "--log-level", plan.options.log_level]
+    return _tidegate(name, [command, *of_all, "--metrics-listen", plan.metrics[name], *arguments], plan)
 
 
 def _redis_process(plan: Plan) -> ProcessSpec:
@@ -248,13 +248,13 @@ def _redis_process(plan: Plan) -> ProcessSpec:
 def _engine_process(plan: Plan, engine: Engine) -> ProcessSpec:
     cluster = next(c for c in plan.document["clusters"] if c["name"] == engine.cluster)
     host, _, port = engine.address.rpartition(":")
-    argv = _tidegate(["engine-sim", "--host", host, "--port", port, "--kind", cluster.get("kind", "llm")])
+    argv = ["engine-sim", "--host", host, "--port", port, "--kind", cluster.get("kind", "llm")]
     for model in cluster["models"]:
         argv += ["--model", model]
     argv += ["--time-scale", str(plan.options.time_scale), *_traces(plan)]
     if tokens := cluster.get("context_tokens"):
         argv += ["--max-model-len", str(tokens)]
-    return ProcessSpec(engine.name, argv, plan.folder / f"{engine.name}.log")
+    return _tidegate(engine.name, argv, plan)
 
 
 def _envoy_process(plan: Plan) -> ProcessSpec:
