@@ -71,6 +71,11 @@ class Up:
         return self.output.read_text(errors="replace")
 
 
+def parent(pid: int) -> int:
+    """The process that started it, or has it since that ended."""
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
 def tidegate(*arguments: str, env: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
     """Run the command line to its end."""
     command = [sys.executable, "-m", "tidegate.cli.main", *arguments]

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import time
 from collections.abc import Callable, Iterator
 
 import pytest
 
 from tests.conftest import wait_until
-from tests.up.cluster import Load, Up, chat, start_up, stop_up
+from tests.up.cluster import Load, Up, chat, parent, start_up, stop_up
 
 SERVICE_KEYS = {"agent": "agent", "xds": "xds", "ext_proc": "ext_proc"}
 RECOVERY_SECONDS = 15.0
@@ -53,6 +55,23 @@ def test_a_killed_ext_proc_comes_back(cluster: Up) -> None:
         moment = time.monotonic()
         wait_until(lambda: load.good_since(moment) > 50, what="load going on")
         assert load.bad_since(moment) == []
+    assert set(load.statuses) <= {"200", "503"}
+
+
+@pytest.mark.envoy
+def test_a_killed_fork_server_comes_back_with_all_that_it_forked(cluster: Up) -> None:
+    old = {name: pid for name, pid in cluster.ready["pids"].items() if name not in {"redis", "envoy"}}
+    server = parent(old["ext_proc"])
+    with Load(cluster.gateway, chat("phi-3")) as load:
+        wait_until(lambda: load.statuses["200"] > 20, what="load running")
+        os.kill(server, signal.SIGKILL)
+        for name, pid in old.items():
+            wait_until(recovered(cluster, name, pid), deadline_seconds=RECOVERY_SECONDS, what=f"{name} replaced")
+        wait_until(lambda: serving_whole(cluster), deadline_seconds=RECOVERY_SECONDS, what="every part present")
+        moment = time.monotonic()
+        wait_until(lambda: load.good_since(moment) > 50, what="load going on")
+        assert load.bad_since(moment) == []
+    assert {parent(pid) for name, pid in cluster.ready["pids"].items() if name in old} != {server}
     assert set(load.statuses) <= {"200", "503"}
 
 
