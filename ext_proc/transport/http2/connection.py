@@ -82,6 +82,7 @@ class Connection:
         self._window = limits.connection_window_bytes
         self._idle = Bucket(limits.idle_frames, limits.idle_frames_per_second)
         self._resets = Bucket(limits.resets, limits.resets_per_second)
+        self._heard = 0  # streams that got an answer, for each of which one reset is the client's good right
         self._now = 0.0
         self._asked_at: float | None = None
         self._stuck: dict[int, tuple[int, float]] = {}
@@ -152,6 +153,9 @@ class Connection:
 
     def send_headers(self, stream: Stream, block: bytes, *, end: bool = False, urgent: bool = True) -> None:
         """A header section or, with `end`, trailers. Of some that are not `urgent`, nobody waits for the word."""
+        if not stream.heard:
+            stream.heard = True
+            self._heard = min(self._heard + 1, self._limits.resets)
         self.sender.headers(stream, block, end=end, urgent=urgent)
         self._bound_what_waits()
         if end:
@@ -488,7 +492,9 @@ class Connection:
         if len(payload) != 4:
             raise Http2ConnectionError(ErrorCode.FRAME_SIZE_ERROR, "RST_STREAM of another length than 4")
         self._must_not_be_idle(stream_id, "RST_STREAM")
-        if not self._resets.take(self._now):
+        if self._heard:
+            self._heard -= 1
+        elif not self._resets.take(self._now):
             raise Http2ConnectionError(ErrorCode.ENHANCE_YOUR_CALM, "too many streams reset")
         stream = self._popped(stream_id)
         if stream is not None:

@@ -24,7 +24,9 @@ class Limits:
                              to say anything: one that vanished without a FIN is silent for ever
     idle_frames, idle_frames_per_second   frames that ask for no work (PING, SETTINGS, PRIORITY, empty DATA, unknown
                              types …): a bucket and its refill; WINDOW_UPDATE counts a tenth
-    resets, resets_per_second   streams that the client resets
+    resets, resets_per_second   streams that the client resets before it heard anything: a bucket and its refill. Envoy
+                             ends every ext_proc stream by a reset once it has its answer, so one a stream that was
+                             answered costs nothing; of such, `resets` are remembered
     """
 
     max_concurrent_streams: int = 4096
@@ -42,7 +44,7 @@ class Limits:
     answer_seconds: float = 20.0
     idle_frames: int = 2_000
     idle_frames_per_second: float = 200.0
-    resets: int = 4_000
+    resets: int = 10_000
     resets_per_second: float = 1_000.0
 
 

@@ -13,12 +13,16 @@ from ext_proc.transport.http2.headers import RequestHeaders
 
 
 class Stream:
-    """An open or half-closed stream; a closed one is forgotten. `call` belongs to the connection's handler."""
+    """An open or half-closed stream; a closed one is forgotten. `call` belongs to the connection's handler.
+
+    `heard`: something was answered on it.
+    """
 
     __slots__ = (
         "announced",
         "call",
         "ended_by_peer",
+        "heard",
         "id",
         "pending",
         "received",
@@ -30,7 +34,7 @@ class Stream:
     def __init__(self, stream_id: int, request: RequestHeaders, send_window: int, window: int) -> None:
         self.id, self.request = stream_id, request
         self.call: Any = None
-        self.ended_by_peer = False
+        self.ended_by_peer = self.heard = False
         self.announced = request.content_length
         self.received = 0
         self.window = window
