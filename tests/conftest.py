@@ -57,13 +57,19 @@ def wait_until(condition: Callable[[], object], *, deadline_seconds: float = 60.
     """Block until `condition()` is true; AssertionError after the deadline. Exceptions of OSError count as false."""
     end = time.monotonic() + deadline_seconds
     while True:
+        began = time.monotonic()
         try:
             if condition():
                 return
         except OSError:
             pass
         assert time.monotonic() < end, f"{what} did not hold within {deadline_seconds} s"
-        time.sleep(0.02)
+        time.sleep(_pause_after(began))
+
+
+def _pause_after(began: float) -> float:
+    """Seconds until the next look: a costly look is taken less often, so as not to hold up what it waits for."""
+    return min(max(0.02, 3 * (time.monotonic() - began)), 0.2)
 
 
 async def until(
@@ -75,13 +81,14 @@ async def until(
     """Like wait_until, for coroutines: the loop runs on."""
     end = time.monotonic() + deadline_seconds
     while True:
+        began = time.monotonic()
         result = condition()
         if asyncio.iscoroutine(result):
             result = await result
         if result:
             return
         assert time.monotonic() < end, f"{what} did not hold within {deadline_seconds} s"
-        await asyncio.sleep(0.02)
+        await asyncio.sleep(_pause_after(began))
 
 
 def accepts(port: int) -> bool:

@@ -12,15 +12,15 @@ import time
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
+from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 from typing import Any, Self
 from urllib.parse import urlsplit
 
-import httpx
-
 from tests.conftest import wait_until
 from tidegate.cli.binaries import redis_cli_binary
-from tidegate.cli.connection import find_target
+from tidegate.cli.connection import Target, find_target
 from tidegate.cli.report import gather
 from tidegate.runtime import now_ms
 
@@ -59,8 +59,12 @@ class Up:
 
     def report(self) -> dict[str, Any]:
         """What `status` reports, without the start of a process."""
-        target = find_target(Path(self.ready["config"]), self.ready["redis"], None)
+        target = self._target
         return target.ask(lambda store: gather(store, target.topology, now_ms()))
+
+    @cached_property
+    def _target(self) -> Target:
+        return find_target(Path(self.ready["config"]), self.ready["redis"], None)
 
     def status(self) -> dict[str, Any]:
         """`tidegate status --json`, of this cluster."""
@@ -133,7 +137,8 @@ def chat(model: str, **more: Any) -> dict[str, Any]:
 class Load:
     """Constant load from a few threads until the block ends: answers counted by status, failures by kind.
 
-    A thread asks at most fifty times a second: more would take the CPU from what is to come back meanwhile.
+    A thread asks at most fifty times a second, by the client that costs least: more would take the CPU from what is to
+    come back meanwhile.
     """
 
     gateway: str
@@ -156,16 +161,20 @@ class Load:
             worker.join()
 
     def _run(self) -> None:
-        with httpx.Client(timeout=20) as client:
-            while not self._end.is_set():
-                try:
-                    answer = client.post(self.gateway + self.path, json=self.body)
-                    outcome = str(answer.status_code)
-                except httpx.HTTPError as exc:
-                    outcome = type(exc).__name__
-                self.statuses[outcome] += 1
-                self.log.append((time.monotonic(), outcome))
-                self._end.wait(0.02)
+        client, body = HTTPConnection(urlsplit(self.gateway).netloc, timeout=20), json.dumps(self.body)
+        while not self._end.is_set():
+            try:
+                client.request("POST", self.path, body, {"content-type": "application/json"})
+                answer = client.getresponse()
+                answer.read()
+                outcome = str(answer.status)
+            except (HTTPException, OSError) as exc:
+                client.close()
+                outcome = type(exc).__name__
+            self.statuses[outcome] += 1
+            self.log.append((time.monotonic(), outcome))
+            self._end.wait(0.02)
+        client.close()
 
     def good_since(self, moment: float) -> int:
         """Answers with 200 that came after `moment` (time.monotonic)."""
