@@ -99,31 +99,12 @@ class Decider:
             there = self._routes.route(info, attributes.header, attributes.get(ADDRESS_ATTRIBUTE))
             new_body = self._renamed(body, there, attributes)
         except Refusal as refusal:
-            return self._refused(refusal, path, read, attributes, spans)
+            return self.refuse(refusal, path, read, attributes, spans)
         asks = self._explain and attributes.header(EXPLAIN_HEADER) == "1"
-
         model = self._routes.model_of(info, there)
-
-        def write(outcome: Placed | Refusal) -> bytes:
-            said = labels(model, arrival.class_name)
-            if isinstance(outcome, Refusal):
-                return self._refused(outcome, path, read, attributes, spans) + said
-            destinations = tuple(one.destination for one in outcome.pick.chosen)
-            self._went(info, there, outcome, destinations, read)
-            self._told(there, outcome, attributes, spans)
-            if new_body is None and not asks:
-                return routed(there.cluster, destinations, there.shadowed) + said
-            why = explanation(outcome.pick, outcome.waited_ms) if asks else None
-            return written(there.cluster, destinations, there.shadowed, body=new_body, explanation=why) + said
-
-        def answer(outcome: Placed | Refusal) -> bytes:
-            try:
-                return write(outcome)
-            except Exception as exc:
-                _crashed(exc, attributes, spans)
-                raise
-
+        answer = _Answer(self, info, there, model, path, attributes, new_body, asks, read, spans)
         arrival = self._arrival(info, there, len(body), attributes, answer)
+        answer.class_name = arrival.class_name
         if spans is not None:
             spans.admitted(there, arrival)
         held = self._holds.refusal(there.cluster, model, arrival.class_name, arrival.priority)
@@ -174,9 +155,10 @@ class Decider:
             answer=answer,
         )
 
-    def _refused(
+    def refuse(
         self, refusal: Refusal, path: str, read: Read | None, attributes: Attributes, spans: RequestSpans | None
     ) -> bytes:
+        """What the client of a refused request is answered; the refusal is counted and told."""
         self._metrics.refused(refusal.reason)
         if spans is not None:
             spans.refused(refusal)
@@ -186,9 +168,10 @@ class Decider:
             self._recent.refused(path, refusal, read)
         return refused(refusal, dialect_of(path))
 
-    def _went(
+    def went(
         self, info: RequestInfo, there: Routed, outcome: Placed, destinations: tuple[str, ...], read: Read | None
     ) -> None:
+        """Count a request that goes to its cluster."""
         self._metrics.decided(there.cluster, "pick" if destinations else "weights")
         self._tokens.dispatched(there.cluster, info)
         self._outputs.dispatched(there.cluster, info)
@@ -197,12 +180,68 @@ class Decider:
         if self._recent is not None:
             self._recent.sent(there.cluster, there.write_model, destinations, read)
 
-    def _told(self, there: Routed, outcome: Placed, attributes: Attributes, spans: RequestSpans | None) -> None:
+    def tell(self, there: Routed, outcome: Placed, attributes: Attributes, spans: RequestSpans | None) -> None:
+        """Say where a request goes, where somebody listens."""
         if spans is not None:
             spans.placed(outcome)
         if self._log is not None and self._log.due():
             scores = fields(outcome.pick, outcome.waited_ms)
             self._log.say("picked", cluster=there.cluster, **scores, **about(attributes, spans))
+
+
+class _Answer:
+    """Writes what becomes of one request, once. Nothing that it holds refers to it: it goes with its arrival."""
+
+    __slots__ = (
+        "_asks",
+        "_attributes",
+        "_body",
+        "_decider",
+        "_info",
+        "_model",
+        "_path",
+        "_read",
+        "_spans",
+        "_there",
+        "class_name",
+    )
+
+    def __init__(
+        self,
+        decider: Decider,
+        info: RequestInfo,
+        there: Routed,
+        model: str,
+        path: str,
+        attributes: Attributes,
+        body: bytes | None,
+        asks: bool,
+        read: Read | None,
+        spans: RequestSpans | None,
+    ) -> None:
+        """`body` replaces the request's; `asks`: its client wants to know why it went where it goes."""
+        self._decider, self._info, self._there, self._model, self._path = decider, info, there, model, path
+        self._attributes, self._body, self._asks, self._read, self._spans = attributes, body, asks, read, spans
+        self.class_name = ""
+
+    def __call__(self, outcome: Placed | Refusal) -> bytes:
+        try:
+            return self._written(outcome) + labels(self._model, self.class_name)
+        except Exception as exc:
+            _crashed(exc, self._attributes, self._spans)
+            raise
+
+    def _written(self, outcome: Placed | Refusal) -> bytes:
+        decider, there = self._decider, self._there
+        if isinstance(outcome, Refusal):
+            return decider.refuse(outcome, self._path, self._read, self._attributes, self._spans)
+        destinations = tuple(one.destination for one in outcome.pick.chosen)
+        decider.went(self._info, there, outcome, destinations, self._read)
+        decider.tell(there, outcome, self._attributes, self._spans)
+        if self._body is None and not self._asks:
+            return routed(there.cluster, destinations, there.shadowed)
+        why = explanation(outcome.pick, outcome.waited_ms) if self._asks else None
+        return written(there.cluster, destinations, there.shadowed, body=self._body, explanation=why)
 
 
 def _crashed(exc: Exception, attributes: Attributes, spans: RequestSpans | None) -> None:

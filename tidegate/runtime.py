@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ctypes
+import gc
 import signal
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
@@ -111,7 +112,11 @@ class Service:
 
 
 def run(main: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    """Run a service's coroutine on uvloop where it is installed, on asyncio's loop elsewhere."""
+    """Run a service's coroutine on uvloop where it is installed, on asyncio's loop elsewhere.
+
+    What was imported lives as long as the process: no collection of garbage looks at it again.
+    """
+    gc.freeze()
     try:
         import uvloop  # noqa: PLC0415 - optional
     except ImportError:

@@ -182,8 +182,8 @@ class Calls:
 
     def data(self, stream: Stream, chunk: memoryview) -> None:
         """Bytes of the call's messages."""
-        call: Call = stream.call
-        if call.done or call.method is None:
+        call: Call | None = stream.call
+        if call is None or call.done or call.method is None:
             return
         reading = call.reading
         if not reading.have and not reading.inside and self._whole(call, chunk):
@@ -198,8 +198,8 @@ class Calls:
 
     def ended(self, stream: Stream) -> None:
         """The client half-closed."""
-        call: Call = stream.call
-        if call.done or call.method is None:
+        call: Call | None = stream.call
+        if call is None or call.done or call.method is None:
             return
         if call.reading.have or call.reading.inside:
             self._end(call, StatusCode.INTERNAL, "the stream ended inside a message")
@@ -212,10 +212,10 @@ class Calls:
         if call is None or call.done:
             self._forget(stream)
             return
-        call.done = True
+        call.done, method = True, call.method
         self._forget(stream)
-        if call.method is not None:
-            call.method.gone()
+        if method is not None:
+            method.gone()
 
     # Messages.
 
@@ -269,9 +269,10 @@ class Calls:
     # Ends.
 
     def _end(self, call: Call, status: StatusCode, why: str) -> None:
+        method = call.method
         call.finish(status, why)
-        if call.method is not None:
-            call.method.gone()
+        if method is not None:
+            method.gone()
 
     def _deadline(self, call: Call, timeout: bytes) -> None:
         found = _TIMEOUT.fullmatch(timeout)
@@ -291,8 +292,12 @@ class Calls:
         if self._deadlines and (cancel := self._deadlines.pop(stream.id, None)) is not None:
             cancel()
         call: Call | None = stream.call
-        if call is not None and call.reading.have:
+        if call is None:
+            return
+        if call.reading.have:
             self._drop(call.reading)
+        # A call, its method and its stream know each other: parted, they go at once, not when garbage is collected.
+        stream.call = call.method = None
 
 
 def _held(chunk: memoryview) -> memoryview | bytes:
