@@ -50,7 +50,7 @@ def shown(desk: Desk) -> dict[str, object]:
 def test_start_says_what_it_will_do_and_that_nobody_has_taken_it_up(desk: Desk) -> None:
     said = desk.run(*START)
     assert said.code == 0
-    limits = "back where it has more than 1.00% faults and more than phi-3, or a p95 beyond 1.5 times"
+    limits = "back where it has more than 1.00% faults and more than phi-3, or a p95 beyond 1.5 times, or no replica that serves for 2m"
     assert said.out.splitlines() == [
         "phi-3: from phi-3 to sdxl: 1 %, 5 %, 25 %, 50 %, 100 %, each for 10m",
         f"{limits}; fewer than 50 requests decide nothing",

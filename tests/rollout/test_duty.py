@@ -340,11 +340,44 @@ async def test_a_canary_that_serves_nobody_is_not_promoted_by_what_it_did_before
     await desk.hold()
     assert (await desk.split(), await desk.why()) == (
         AT_5,
-        "the hold is over, and the canary serves nobody: its users go to the others",
+        "the hold is over, and the canary serves nobody: its users go to the others; it goes back after 2m",
     )
     await desk.store.beat("ext_proc", "e", {"silent_versions": [["m", "stable"]]}, ttl_ms=600_000)
     await desk.look()
     assert await desk.split() == AT_50
+
+
+@pytest.mark.parametrize("paused", [False, True])
+async def test_a_canary_that_serves_nobody_for_too_long_goes_back(desk: Desk, paused: bool) -> None:
+    await desk.start(hold="1h", max_silence="30s")
+    if paused:
+        await desk.order("pause")
+    await desk.store.beat("ext_proc", "e", {"silent_versions": [["m", "canary"]]}, ttl_ms=600_000)
+    await desk.look(60)
+    assert await desk.split() == AT_5
+    await desk.look(2)
+    state = await desk.state()
+    assert (state.phase, await desk.split()) == (Phase.ROLLED_BACK, "stable=1000 canary=0")
+    assert state.why.startswith("the canary served nobody for 30s")
+
+
+async def test_silence_counts_anew_once_the_canary_served(desk: Desk) -> None:
+    await desk.start(hold="1h", max_silence="30s")
+    for _ in range(3):
+        await desk.store.beat("ext_proc", "e", {"silent_versions": [["m", "canary"]]}, ttl_ms=600_000)
+        await desk.look(50)
+        await desk.store.beat("ext_proc", "e", {"silent_versions": []}, ttl_ms=600_000)
+        await desk.look()
+    assert await desk.split() == AT_5
+
+
+async def test_a_successor_knows_since_when_the_canary_is_silent(desk: Desk) -> None:
+    await desk.start(hold="1h", max_silence="30s")
+    await desk.store.beat("ext_proc", "e", {"silent_versions": [["m", "canary"]]}, ttl_ms=600_000)
+    await desk.look(40)
+    desk.start_controller()
+    await desk.look(30)
+    assert (await desk.state()).phase is Phase.ROLLED_BACK
 
 
 @pytest.mark.parametrize("others", [{}, {"back_pressure": 100}, {"client_error": 100}])

@@ -56,6 +56,7 @@ def test_it_takes_from_the_largest_version_unless_told() -> None:
         ({"to": "canary", "steps": "101"}, "the step '101'"),
         ({"to": "canary", "steps": ""}, "the step ''"),
         ({"to": "canary", "hold": "soon"}, "the hold 'soon' is no duration"),
+        ({"to": "canary", "max_silence": "0s"}, "the silence '0s' is no duration"),
         ({"to": "canary", "max_error_rate": "20"}, "the error rate '20' is not a part"),
         ({"to": "canary", "max_error_rate": "nan"}, "the error rate"),
         ({"to": "canary", "max_p95_ratio": "0.5"}, "the p95 ratio '0.5'"),

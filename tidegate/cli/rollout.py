@@ -16,12 +16,14 @@ from tidegate.cli.orders import DryRun, operator_name
 from tidegate.cli.rollout_view import print_list, print_one, values
 from tidegate.domain.actions.layers import with_splits
 from tidegate.domain.errors import ConfigError
+from tidegate.domain.lifetime import duration_text
 from tidegate.domain.operators import FieldChange
 from tidegate.domain.rollout.course import GOING, Order, State
 from tidegate.domain.rollout.plan import (
     HOLD,
     MAX_ERROR_RATE,
     MAX_P95_RATIO,
+    MAX_SILENCE,
     MIN_REQUESTS,
     STEPS,
     Plan,
@@ -60,6 +62,9 @@ def start(
         str, typer.Option(help="its p95 may be so many times the other version's")
     ] = MAX_P95_RATIO,
     min_requests: Annotated[str, typer.Option(help="of each version in a step; fewer decide nothing")] = MIN_REQUESTS,
+    max_silence: Annotated[
+        str, typer.Option(help="it goes back once none of its replicas has served for so long: 30s, 2m")
+    ] = MAX_SILENCE,
     dry_run: DryRun = False,
 ) -> None:
     """Begin a rollout. Each step goes on after its hold where the canary is not worse, and back to 0 where it is."""
@@ -71,6 +76,7 @@ def start(
         "max_error_rate": max_error_rate,
         "max_p95_ratio": max_p95_ratio,
         "min_requests": min_requests,
+        "max_silence": max_silence,
     }
 
     async def go(store: Store) -> None:
@@ -214,7 +220,8 @@ def _limits(plan: Plan) -> str:
     limits = plan.limits
     return (
         f"back where it has more than {limits.max_error_ratio:.2%} faults and more than {plan.stable},"
-        f" or a p95 beyond {limits.max_p95_ratio:g} times; fewer than {limits.min_requests} requests decide nothing"
+        f" or a p95 beyond {limits.max_p95_ratio:g} times, or no replica that serves for"
+        f" {duration_text(limits.max_silence_ms)}; fewer than {limits.min_requests} requests decide nothing"
     )
 
 

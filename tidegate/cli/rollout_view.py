@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from tidegate.cli.look import age, bar, new_table
-from tidegate.domain.lifetime import time_text
+from tidegate.domain.lifetime import duration_text, time_text
 from tidegate.domain.outcomes.ending import Ending
 from tidegate.domain.outcomes.version import Figures
 from tidegate.domain.rollout.course import GOING, Phase, State, ends_ms, place
@@ -93,6 +93,7 @@ def _limits(plan: Plan | None) -> dict[str, Any] | None:
         "max_error_rate": limits.max_error_ratio,
         "max_p95_ratio": limits.max_p95_ratio,
         "min_requests": limits.min_requests,
+        "max_silence_ms": limits.max_silence_ms,
     }
 
 
@@ -142,7 +143,7 @@ def print_one(console: Console, one: Mapping[str, Any]) -> None:
     if (limits := one["limits"]) is not None:
         console.print(
             f"limits: {limits['max_error_rate']:.2%} faults, {limits['max_p95_ratio']:g} times the p95,"
-            f" from {limits['min_requests']} requests on",
+            f" from {limits['min_requests']} requests on, {duration_text(limits['max_silence_ms'])} of silence",
             markup=False,
         )
     if one["versions"]:

@@ -3,7 +3,7 @@
 running ──step, step, …──▶ done            each step after its hold, when the canary is found good
    │  ▲                                    a canary that is worse goes back, also while it is paused or frozen
    │  └─resume── paused                    by an operator, or because somebody else moved the split
-   ├─worse─────▶ rolled_back               the canary's share is 0
+   ├─worse─────▶ rolled_back               the canary's share is 0; also where it serves nobody for too long
    └─abort─────▶ aborted                   the same, by an operator
 """
 
@@ -16,6 +16,7 @@ from typing import Final
 
 import msgspec
 
+from tidegate.domain.lifetime import duration_text
 from tidegate.domain.outcomes.version import Figures
 from tidegate.domain.rollout.evidence import Evidence, Told
 from tidegate.domain.rollout.plan import Plan, percent
@@ -55,6 +56,7 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
     looked_ms   the last look
     split       the text of the split that this rollout wrote last; before: of the one that it found
     by_hand     paused because somebody else moved the split
+    silent_ms   since when the canary serves nobody, though requests were meant for it; 0 while it serves
     verdict     of the last look, with its figures in `figures`; why: what it waits for, or why it ended
     """
 
@@ -69,6 +71,7 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
     split: str = ""
     before: str = ""
     by_hand: bool = False
+    silent_ms: int = 0
     verdict: Verdict = Verdict.TOO_FEW
     figures: str = ""
     why: str = ""
@@ -158,6 +161,11 @@ class _Course:
             return self._moved_by_hand()
         return self._judged()
 
+    @property
+    def silence_ms(self) -> int:
+        """For how long the canary serves nobody."""
+        return self.look.now_ms - self.state.silent_ms if self.state.silent_ms else 0
+
     def _moved_by_hand(self) -> Turn:
         typed = " ".join(f"{name}={share}" for name, share in self.look.typed.items()) or "cleared"
         why = f"somebody else changed the split to {typed[:200]}; resume begins this step anew, abort goes back"
@@ -168,6 +176,8 @@ class _Course:
         came = self._with(verdict=finding.verdict, figures=finding.why)
         if finding.verdict is Verdict.WORSE:
             return came.back(Phase.ROLLED_BACK, finding.why)
+        if came.silence_ms > self.plan.limits.max_silence_ms:
+            return came.back(Phase.ROLLED_BACK, f"the canary served nobody for {duration_text(came.silence_ms)}")
         if self.look.order == Order.PAUSE:
             return came.pause("by an operator", by_hand=False)
         if self.state.phase is Phase.PAUSED:
@@ -192,7 +202,10 @@ class _Course:
     def _unseen(self) -> str | None:
         """Why what was found good may be so no longer: figures of a canary that gets nothing stay as they were."""
         if self.look.silent:
-            return "the hold is over, and the canary serves nobody: its users go to the others"
+            most = duration_text(self.plan.limits.max_silence_ms)
+            return (
+                f"the hold is over, and the canary serves nobody: its users go to the others; it goes back after {most}"
+            )
         if not judged(self.evidence.lately(self.plan.canary)):
             return "the hold is over, and nothing tells of the canary in the last minute"
         return None
@@ -226,8 +239,13 @@ class _Course:
         return 0 if self.look.told else max(0, self.look.now_ms - self.state.looked_ms)
 
     def _with(self, **changes: object) -> _Course:
+        silent_ms = (self.state.silent_ms or self.look.now_ms) if self.look.silent else 0
         state = msgspec.structs.replace(
-            self.state, looked_ms=self.look.now_ms, blind_ms=self.state.blind_ms + self._blind_ms(), **changes
+            self.state,
+            looked_ms=self.look.now_ms,
+            blind_ms=self.state.blind_ms + self._blind_ms(),
+            silent_ms=silent_ms,
+            **changes,
         )
         seen = judged(self.evidence.seen(self.plan.canary))
         return replace(self, state=state, evidence=msgspec.structs.replace(self.evidence, looked_at=seen))

@@ -17,6 +17,7 @@ HOLD: Final = "10m"
 MAX_ERROR_RATE: Final = "0.01"
 MAX_P95_RATIO: Final = "1.5"
 MIN_REQUESTS: Final = "50"
+MAX_SILENCE: Final = "2m"
 MOST_STEPS: Final = 100
 LEAST_RATIO: Final = 1.0
 MOST_RATIO: Final = 100.0
@@ -28,11 +29,14 @@ _NUMBER: Final = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,9})?", re.ASCII)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What a canary may do. `max_error_ratio` 0…1; `max_p95_ratio` (>= 1) of stable's p95; `min_requests` >= 1."""
+    """What a canary may do. `max_error_ratio` 0…1; `max_p95_ratio` (>= 1) of stable's p95; `min_requests` >= 1;
+    `max_silence_ms` (>= 1,000) without a replica that serves.
+    """
 
     max_error_ratio: float
     max_p95_ratio: float
     min_requests: int
+    max_silence_ms: int = 120_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,11 +92,12 @@ def read_plan(fields: Mapping[str, str], before: Parts, order: Sequence[str]) ->
         canary=canary,
         stable=stable,
         steps=steps,
-        hold_ms=_hold(fields.get("hold", HOLD)),
+        hold_ms=_duration("hold", fields.get("hold", HOLD)),
         limits=Limits(
             max_error_ratio=_error_rate(fields.get("max_error_rate", MAX_ERROR_RATE)),
             max_p95_ratio=_ratio(fields.get("max_p95_ratio", MAX_P95_RATIO)),
             min_requests=_requests(fields.get("min_requests", MIN_REQUESTS)),
+            max_silence_ms=_duration("silence", fields.get("max_silence", MAX_SILENCE)),
         ),
         before=before,
     )
@@ -129,11 +134,11 @@ def _stable(before: Parts, canary: str) -> str:
     return max(others, key=lambda one: one[1])[0]
 
 
-def _hold(text: str) -> int:
+def _duration(what: str, text: str) -> int:
     try:
         return duration_ms(text.strip())
     except ValueError as exc:
-        raise ValueError(f"the hold {text!r} is no duration such as 90s, 10m or 1h30m") from exc
+        raise ValueError(f"the {what} {text!r} is no duration such as 90s, 10m or 1h30m") from exc
 
 
 def _error_rate(text: str) -> float:
