@@ -340,7 +340,7 @@ async def test_a_canary_that_serves_nobody_is_not_promoted_by_what_it_did_before
     await desk.hold()
     assert (await desk.split(), await desk.why()) == (
         AT_5,
-        "the hold is over, and the canary serves nobody: its users go to the others; it goes back after 2m",
+        "the hold is over, and the canary serves nobody, for which it goes back after 2m",
     )
     await desk.store.beat("ext_proc", "e", {"silent_versions": [["m", "stable"]]}, ttl_ms=600_000)
     await desk.look()

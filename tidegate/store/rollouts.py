@@ -1,7 +1,8 @@
 """Rollouts and the history of splits in Redis.
 
 rollout:{model}         hash: what operators write and the command line on their behalf
-                          to from steps hold max_error_rate max_p95_ratio min_requests max_silence, as docs/rollouts.md describes
+                          to from steps hold max_error_rate max_p95_ratio min_requests max_silence, as
+                          docs/rollouts.md describes
                           order     pause, resume, abort, promote or finish; goes once it is carried out
                         and what the controller writes
                           state     JSON, `course.State`

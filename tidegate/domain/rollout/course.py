@@ -203,9 +203,7 @@ class _Course:
         """Why what was found good may be so no longer: figures of a canary that gets nothing stay as they were."""
         if self.look.silent:
             most = duration_text(self.plan.limits.max_silence_ms)
-            return (
-                f"the hold is over, and the canary serves nobody: its users go to the others; it goes back after {most}"
-            )
+            return f"the hold is over, and the canary serves nobody, for which it goes back after {most}"
         if not judged(self.evidence.lately(self.plan.canary)):
             return "the hold is over, and nothing tells of the canary in the last minute"
         return None
