@@ -96,6 +96,7 @@ class Nursery:
     """Starts processes by forking. The fork server starts at the first need of it, and again when it was killed."""
 
     def __init__(self) -> None:
+        os.environ["TIDEGATE_UP_PID"] = str(os.getpid())  # read by what is preloaded
         self._context = multiprocessing.get_context("forkserver")
         self._context.set_forkserver_preload([PRELOADED])
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="nursery")

@@ -31,6 +31,8 @@ server_pid: Final = os.getpid()
 
 os.setsid()  # Ctrl-C reaches `tidegate up` alone
 import_module("tidegate.runtime").die_with_parent()
+if os.environ.get("TIDEGATE_UP_PID", str(os.getppid())) != str(os.getppid()):
+    raise SystemExit  # whoever asked for it died before its end could be told
 import_module("setproctitle").setproctitle("tidegate up: fork server")
 # As the gc module's documentation has it: a collection would write to, and so copy, the pages that children share.
 gc.disable()
