@@ -75,13 +75,16 @@ class Chain:
 
     def message(self, role: object, text: str) -> None:
         """`begin`, `text` and `end` in one, for the many messages that are a short text."""
-        self._hash ^= _role(role)
-        if len(text) <= _KI:
-            self._hash = xxh3_64_intdigest(_bytes(text), self._hash)
-            self._at += len(text)
+        known = _ROLES.get(role) if type(role) is str else 0
+        digest = self._hash ^ (_role(role) if known is None else known)
+        if (size := len(text)) <= _SHORT:
+            self._hash = digest = xxh3_64_intdigest(text.encode(), digest)
+            self._at += size
         else:
+            self._hash = digest
             self.text(text)
-        self.marks.append(self._hash)
+            digest = self._hash
+        self.marks.append(digest)
         self.ends.append(self._at)
 
     def tool(self, data: bytes, size: int) -> None:
