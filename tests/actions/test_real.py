@@ -59,9 +59,9 @@ class World:
         return int(page.rpartition(":")[2])
 
     def target(self) -> tuple[int, str]:
-        """The cluster's replica target and its reason, as Redis has them."""
-        desired, reason = self.up.redis("HMGET", f"tidegate:scale:{CLUSTER}", "desired", "reason").split()
-        return int(desired), reason
+        """The cluster's replica target and its reason, as Redis has them; (0, "") before there is one."""
+        found = self.up.redis("HMGET", f"tidegate:scale:{CLUSTER}", "desired", "reason").split()
+        return (int(found[0]), found[1]) if len(found) == 2 else (0, "")
 
     def ask(self, body: dict[str, Any] = PLAIN, **headers: str) -> httpx.Response:
         url = f"{self.up.gateway}/v1/chat/completions"
