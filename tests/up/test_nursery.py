@@ -78,7 +78,16 @@ def children(pid: int) -> list[int]:
 
 
 def gone(pid: int) -> Callable[[], bool]:
-    return lambda: not Path(f"/proc/{pid}").exists()
+    """Whether it ended; init may take seconds to notice, and it is a zombie meanwhile."""
+
+    def ended() -> bool:
+        try:
+            stat = Path(f"/proc/{pid}/stat").read_text()
+        except (FileNotFoundError, ProcessLookupError):
+            return True
+        return stat.rpartition(")")[2].split()[0] == "Z"
+
+    return ended
 
 
 def test_nothing_runs_in_the_fork_server_before_it_forks() -> None:
