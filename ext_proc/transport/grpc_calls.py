@@ -173,6 +173,7 @@ class Calls:
         if not request.fields.get(b"content-type", b"").startswith(b"application/grpc"):
             call.done = True
             self.connection.send_headers(stream, _NOT_GRPC, end=True)
+            self._forget(stream)
         elif request.method != b"POST" or new is None:
             call.finish(StatusCode.UNIMPLEMENTED, "unknown method")
         else:

@@ -24,7 +24,7 @@ from ext_proc.transport.http2.frames import (
     settings,
 )
 from ext_proc.transport.wire import _Process
-from tests.ext_proc.http2.client import headers
+from tests.ext_proc.http2.client import REQUEST, headers
 from tests.ext_proc.parts import Picker, body_message
 
 REQUESTS: Final = 50
@@ -66,7 +66,7 @@ def test_a_decision_leaves_no_cycle(picker: Picker, name: str) -> None:
     assert garbage_of(lambda: picker.reply(body)) < REQUESTS
 
 
-@pytest.mark.parametrize("end", ["half-closed", "reset"])
+@pytest.mark.parametrize("end", ["half-closed", "reset", "no gRPC"])
 def test_a_stream_leaves_no_cycle(picker: Picker, end: str) -> None:
     message = body_message(json.dumps(BODIES["routed"]).encode())
     framed = pack(">BI", 0, len(message)) + message
@@ -81,6 +81,12 @@ def test_a_stream_leaves_no_cycle(picker: Picker, end: str) -> None:
     connection.receive(PREFACE + settings({}) + SETTINGS_ACK, 0.0)
     numbers = count(1, 2)
 
+    def refused() -> None:
+        stream = next(numbers)
+        fields = [("content-type", "text/html") if name == "content-type" else (name, value) for name, value in REQUEST]
+        connection.receive(headers(stream, tuple(fields)) + frame(DATA, END_STREAM, stream), 0.0)
+        assert connection.sender.take()
+
     def request() -> None:
         stream = next(numbers)
         ends = {
@@ -92,6 +98,6 @@ def test_a_stream_leaves_no_cycle(picker: Picker, end: str) -> None:
         connection.receive(ends[end], 0.0)
         connection.sender.take()
 
-    assert garbage_of(request) < REQUESTS
+    assert garbage_of(refused if end == "no gRPC" else request) < REQUESTS
     assert not connection.streams
     assert picker.metrics.open_streams == 0

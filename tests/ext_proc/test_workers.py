@@ -24,6 +24,7 @@ from ext_proc.workers import hold_port, orders
 from tests.conftest import RedisServer, wait_until
 from tests.ext_proc.parts import body_message
 from tests.ports import take_free_port, take_free_row
+from tests.processes import alive
 from tidegate.domain.errors import ConfigError
 from tidegate.settings.services import ExtProcSettings
 
@@ -79,14 +80,6 @@ class Crew:
                 call = channel.stream_stream(f"/{EXTERNAL_PROCESSOR}/Process")()
                 await call.write(body_message(json.dumps({"model": "phi-3"}).encode()))
                 await call.read()
-
-
-def alive(pid: int) -> bool:
-    """Whether a process of this number runs; one that nobody waited for does not."""
-    try:
-        return "Z" not in Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except FileNotFoundError:
-        return False
 
 
 @contextlib.contextmanager

@@ -371,6 +371,17 @@ async def test_silence_counts_anew_once_the_canary_served(desk: Desk) -> None:
     assert await desk.split() == AT_5
 
 
+async def test_silence_from_before_somebody_moved_the_split_counts_for_nothing(desk: Desk) -> None:
+    await desk.start(hold="1h", max_silence="30s")
+    await desk.store.beat("ext_proc", "e", {"silent_versions": [["m", "canary"]]}, ttl_ms=600_000)
+    await desk.look(40)
+    await desk.types(canary=200, stable=800)
+    await desk.look(60)
+    await desk.order("resume")
+    await desk.look(20)
+    assert ((await desk.state()).phase, await desk.split()) == (Phase.RUNNING, AT_5)
+
+
 async def test_a_successor_knows_since_when_the_canary_is_silent(desk: Desk) -> None:
     await desk.start(hold="1h", max_silence="30s")
     await desk.store.beat("ext_proc", "e", {"silent_versions": [["m", "canary"]]}, ttl_ms=600_000)

@@ -20,6 +20,7 @@ def test_a_cluster_is_enough() -> None:
     )
     limits = plan.limits
     assert (limits.max_error_ratio, limits.max_p95_ratio, limits.min_requests) == (0.01, 1.5, 50)
+    assert limits.max_silence_ms == 120_000
 
 
 def test_rates_may_be_percent_and_steps_tenths() -> None:

@@ -11,7 +11,7 @@ from tidegate.domain.outcomes.version import Figures
 from tidegate.domain.rollout.plan import Limits
 from tidegate.domain.rollout.rule import ALARMS, Verdict, judge, judged, level
 
-LIMITS = Limits(max_error_ratio=0.01, max_p95_ratio=1.5, min_requests=50)
+LIMITS = Limits(max_error_ratio=0.01, max_p95_ratio=1.5, min_requests=50, max_silence_ms=120_000)
 SHARE = ALARMS / 5 / 2
 TOO_FEW, GOOD, DOUBTFUL, WORSE = Verdict.TOO_FEW, Verdict.GOOD, Verdict.DOUBTFUL, Verdict.WORSE
 
@@ -52,7 +52,7 @@ def test_a_canary_no_worse_than_a_bad_stable_stays() -> None:
 
 
 def test_a_canary_worse_than_stable_but_within_the_limit_stays() -> None:
-    limits = Limits(max_error_ratio=0.05, max_p95_ratio=1.5, min_requests=50)
+    limits = Limits(max_error_ratio=0.05, max_p95_ratio=1.5, min_requests=50, max_silence_ms=120_000)
     assert verdict(figures(1000, faults=30), figures(19_000, faults=19), limits) is GOOD
 
 

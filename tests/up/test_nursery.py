@@ -9,13 +9,14 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.conftest import until
+from tests.conftest import until, wait_until
 from tests.ports import take_free_port
+from tests.processes import alive
 from tests.up.cluster import parent
 from tidegate.cli.up.nursery import Nursery
 from tidegate.cli.up.processes import ChildKeepsDying, ProcessSpec, ProcessTree
@@ -26,6 +27,23 @@ before = set(os.listdir("/proc/self/fd"))
 from tidegate.cli.up import preloaded
 opened = set(os.listdir("/proc/self/fd")) - before
 print([t.name for t in threading.enumerate()], len(os.listdir("/proc/self/task")), opened)
+"""
+
+ASKS = """
+import asyncio, sys
+from multiprocessing import forkserver
+from pathlib import Path
+from tidegate.cli.up.nursery import Nursery
+
+connect = forkserver.connect_to_new_process
+
+def connected(descriptors):
+    pipes = connect(descriptors)
+    print("asked", flush=True)  # and the answer comes once the server has imported everything
+    return pipes
+
+forkserver.connect_to_new_process = connected
+asyncio.run(Nursery().fork(["engine-sim", "--port", "0", "--model", "m"], Path(sys.argv[1])))
 """
 
 
@@ -77,17 +95,23 @@ def children(pid: int) -> list[int]:
     return [int(one) for one in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
-def gone(pid: int) -> Callable[[], bool]:
-    """Whether it ended; init may take seconds to notice, and it is a zombie meanwhile."""
+def every_child(pid: int) -> set[int]:
+    """Also those that another thread than the first started."""
+    listed = (task / "children" for task in Path(f"/proc/{pid}/task").iterdir())
+    return {int(one) for children in listed for one in children.read_text().split()}
 
-    def ended() -> bool:
+
+def test_a_fork_server_that_still_imports_ends_when_who_asked_for_a_child_is_killed(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", ASKS, str(tmp_path / "one.log")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as asking:
         try:
-            stat = Path(f"/proc/{pid}/stat").read_text()
-        except (FileNotFoundError, ProcessLookupError):
-            return True
-        return stat.rpartition(")")[2].split()[0] == "Z"
-
-    return ended
+            assert asking.stdout is not None
+            assert asking.stdout.readline() == b"asked\n"
+            begun = every_child(asking.pid)
+        finally:
+            asking.kill()
+    assert len(begun) == 2  # the library's resource tracker is the other
+    wait_until(lambda: not any(map(alive, begun)), what="both ending by themselves")
 
 
 def test_nothing_runs_in_the_fork_server_before_it_forks() -> None:
@@ -141,7 +165,7 @@ async def test_a_killed_fork_server_is_replaced_and_so_are_its_children(
     os.kill(server, signal.SIGKILL)
     new = [await serving(tree, spec, times=2) for spec in specs]
     assert not set(new) & set(old)
-    assert all(gone(pid)() for pid in old)
+    assert not any(map(alive, old))
     assert parent(new[0]) == parent(new[1]) != server
     assert sorted(said) == [f"{name} ended (SIGTERM); starting it again" for name in ("one", "two")]
 
@@ -152,8 +176,8 @@ async def test_a_stopped_child_is_told_to_end_and_the_fork_server_lives_on(tree:
     pid = await serving(tree, spec)
     server = parent(pid)
     await tree.stop()
-    assert gone(pid)()
-    assert not gone(server)()
+    assert not alive(pid)
+    assert alive(server)
 
 
 async def test_a_tree_that_stops_while_it_starts_leaves_nothing(

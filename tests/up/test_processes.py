@@ -7,12 +7,12 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tests.conftest import until
+from tests.processes import alive
 from tidegate.cli.up.processes import ChildKeepsDying, ProcessSpec, ProcessTree
 
 PROMISE_SECONDS = 5.0
@@ -27,17 +27,6 @@ def spec(folder: Path, name: str, argv: tuple[str, ...]) -> ProcessSpec:
 async def started(tree: ProcessTree, name: str) -> int:
     await until(lambda: name in tree.pids(), what=f"{name} started")
     return tree.pids()[name]
-
-
-def gone(pid: int) -> Callable[[], bool]:
-    def check() -> bool:
-        try:
-            os.kill(pid, 0)
-        except ProcessLookupError:
-            return True
-        return False
-
-    return check
 
 
 async def test_a_killed_child_is_replaced_within_the_promise(tmp_path: Path) -> None:
@@ -61,7 +50,7 @@ async def test_stop_ends_also_a_child_that_ignores_sigterm_within_the_promise(tm
     at = time.monotonic()
     await tree.stop()
     assert time.monotonic() - at < PROMISE_SECONDS
-    assert all(gone(pid)() for pid in pids)
+    assert not any(map(alive, pids))
 
 
 async def test_without_restart_a_dead_child_stays_dead(tmp_path: Path) -> None:

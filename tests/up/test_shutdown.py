@@ -4,23 +4,14 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Callable
-from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
 
 from tests.conftest import accepts, wait_until
+from tests.processes import alive
 from tests.up.cluster import Load, Up, chat, parent
 from tidegate.cli.up.plan import GATEWAY_PORT, REDIS_PORT
-
-
-def _alive(pid: int) -> bool:
-    """Whether it runs; one that ended and waits for init to notice does not."""
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text()
-    except (FileNotFoundError, ProcessLookupError):
-        return False
-    return stat.rpartition(")")[2].split()[0] != "Z"
 
 
 def _ports(ready: dict) -> list[int]:
@@ -44,7 +35,7 @@ def test_a_signal_under_load_ends_every_child_and_frees_every_port(
         up.process.send_signal(signum)
         # That the end comes within 5 s is held by test_processes, on children that need no CPU to end.
         assert up.process.wait(timeout=60) == 0
-    assert [pid for pid in pids if _alive(pid)] == []
+    assert [pid for pid in pids if alive(pid)] == []
     assert [port for port in _ports(ready) if accepts(port)] == []
     assert not up.ready_file.exists()
 
@@ -55,4 +46,4 @@ def test_children_end_when_tidegate_up_is_killed(own_cluster: Callable[..., Up])
     pids = {*up.ready["pids"].values(), parent(up.ready["pids"]["xds"])}
     up.process.kill()
     up.process.wait()
-    wait_until(lambda: not any(_alive(pid) for pid in pids), what="every child ending by itself")
+    wait_until(lambda: not any(alive(pid) for pid in pids), what="every child ending by itself")

@@ -17,6 +17,7 @@ from metrics_agent.gpu.process import WORKER, NvmlGpus
 from tests.agent.nvml.cards import GIB, card, fail, hang, mig_device, uuid
 from tests.agent.nvml.fake import INITS, LIBRARY
 from tests.conftest import until, wait_until
+from tests.processes import alive
 
 MEMORY = "nvmlDeviceGetMemoryInfo_v2"
 IMPATIENT = """
@@ -31,14 +32,6 @@ def impatient(monkeypatch):
     """Retries of worker and process within a fifth of a second."""
     monkeypatch.setattr(process, "WORKER", ("-c", IMPATIENT))
     monkeypatch.setattr(process, "RESTART_SECONDS", (0.05, 2.0, 0.2))
-
-
-def is_alive(pid):
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return True
 
 
 async def reads(gpus, state=NvmlState.OK):
@@ -64,7 +57,7 @@ async def test_stop_before_the_first_reading_ends_the_process(driver):
     gpus = NvmlGpus(interval_seconds=0.1)
     gpus.start()
     await gpus.stop()
-    assert not any(map(is_alive, driver.pids()))
+    assert not any(map(alive, driver.pids()))
     await gpus.stop()  # once more does nothing
 
 
@@ -88,7 +81,7 @@ async def test_process_that_does_not_end_is_left_behind_and_not_killed(driver, m
     await reads(gpus)
     await gpus.stop()
     pid = gpus._process.pid
-    assert is_alive(pid)
+    assert alive(pid)
     os.kill(pid, signal.SIGKILL)  # no card is there
     os.waitpid(pid, 0)
 
@@ -210,7 +203,7 @@ async def test_stop_leaves_a_hung_driver_within_two_seconds(driver, call):
     began = time.monotonic()
     await gpus.stop()
     assert time.monotonic() - began < process.STOP_SECONDS + 1
-    await until(lambda: not any(map(is_alive, driver.pids())))
+    await until(lambda: not any(map(alive, driver.pids())))
 
 
 def test_everything_that_hangs_is_left_within_two_seconds():

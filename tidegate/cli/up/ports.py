@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import fcntl
 import secrets
 import socket
@@ -10,6 +9,7 @@ from collections.abc import Callable
 from typing import IO
 
 from tidegate.cli.up.registry import folder
+from tidegate.domain.errors import TidegateError
 
 LOOPBACK = "127.0.0.1"
 LAST_PORT = 65535
@@ -53,13 +53,13 @@ class Ports:
         return free
 
     def any(self, host: str = LOOPBACK) -> int:
-        """A free port that nobody was given before, from RANGE. Raises OSError when none is left."""
+        """A free port that nobody was given before, from RANGE. Raises TidegateError when none is left."""
         first = secrets.randbelow(len(RANGE))
         order: tuple[int, ...] = (*RANGE[first:], *RANGE[:first])
         for port in order:
             if is_free(host, port) and self._lock(port):
                 return port
-        raise OSError(errno.EADDRINUSE, f"no port of {host} between {RANGE[0]} and {RANGE[-1]} is free")
+        raise TidegateError(f"no port of {host} between {RANGE[0]} and {RANGE[-1]} is free")
 
     def row(self, length: int, host: str = LOOPBACK) -> int:
         """The first of `length` free ports in a row that nobody was given before."""

@@ -263,6 +263,7 @@ class _Course:
             blind_ms=0,
             split=text_of(parts),
             by_hand=False,
+            silent_ms=0,
             verdict=Verdict.TOO_FEW,
             figures="",
             why=why,

@@ -36,7 +36,7 @@ class Limits:
     max_error_ratio: float
     max_p95_ratio: float
     min_requests: int
-    max_silence_ms: int = 120_000
+    max_silence_ms: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
