@@ -12,7 +12,7 @@ import random
 from collections.abc import Callable, Iterator
 from itertools import count
 from struct import pack
-from time import thread_time_ns
+from time import monotonic, thread_time_ns
 from typing import Any, Final
 
 from envoy.service.ext_proc.v3 import external_processor_pb2 as pb
@@ -121,22 +121,26 @@ class Wire:
         )
         self._connection = calls.connection = Connection(calls)
         self._streams, encoder = count(1, 2), Encoder()
+        self._taken = 0
         first, self._block = encoder.encode(FIELDS), encoder.encode(FIELDS)
         self._connection.receive(frames.PREFACE + frames.settings({}) + frames.SETTINGS_ACK, 0.0)
         self._connection.receive(frames.frame(frames.HEADERS, 5, next(self._streams), first), 0.0)
         self._connection.sender.take()
 
     def request(self, message: bytes) -> None:
-        """One stream from its first byte to its trailers."""
+        """One stream from its first byte to its reset, by which Envoy ends each."""
         stream, connection = next(self._streams), self._connection
         framed = pack(">BI", 0, len(message)) + message
         pieces = [framed[at : at + (1 << 14)] for at in range(0, len(framed), 1 << 14)]
         sent = b"".join(frames.frame(frames.DATA, 0, stream, piece) for piece in pieces)
-        connection.receive(frames.frame(frames.HEADERS, frames.END_HEADERS, stream, self._block) + sent, 1.0)
-        taken = len(connection.sender.take())
-        end = frames.frame(frames.DATA, frames.END_STREAM, stream) + frames.window_update(0, taken)
-        connection.receive(end, 1.0)
-        connection.sender.take()
+        connection.receive(frames.frame(frames.HEADERS, frames.END_HEADERS, stream, self._block) + sent, monotonic())
+        self._taken += len(connection.sender.take())
+        end = frames.reset(stream, frames.ErrorCode.NO_ERROR)
+        if self._taken > frames.FIRST_WINDOW // 2:
+            end, self._taken = end + frames.window_update(0, self._taken), 0
+        connection.receive(end, monotonic())
+        if connection.closed:
+            raise RuntimeError(f"the connection was closed: {connection.fault}")
 
 
 class _Fixed:

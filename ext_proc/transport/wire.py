@@ -150,7 +150,7 @@ class WireServer:
             max_message_bytes=self._max_message,
             max_buffered_bytes=self._limits.max_buffered_bytes,
         )
-        calls.connection = Connection(calls, self._limits)
+        calls.connection = Connection(calls, self._limits, client.write)
         return calls.connection
 
 
@@ -209,6 +209,10 @@ class _Client(asyncio.Protocol):
             self._timer.cancel()
         self._timer = None
         self._transport.resume_reading()
+
+    def write(self, data: bytes) -> None:
+        """Write this."""
+        self._transport.write(data)
 
     def flush(self) -> None:
         """Write what is due."""

@@ -41,6 +41,9 @@ from ext_proc.transport.http2.stream import Stream
 
 _STREAM_BITS: Final = 0x7FFF_FFFF
 _MOST_REMEMBERED: Final = 1024
+_MOST_DUE: Final = 8
+"""Frames, of some four answers, that wait for the rest of what was received in one go: the client works on those that
+it has while the rest is read, and a write for each answer would cost more than the answer."""
 _DEFAULTS: Final = Limits()
 
 
@@ -61,15 +64,21 @@ class Handler(Protocol):
 
 
 class Connection:
-    """The server side of one connection. `now` is in seconds, of a clock that only goes forward."""
+    """The server side of one connection. `now` is in seconds, of a clock that only goes forward.
 
-    def __init__(self, handler: Handler, limits: Limits = _DEFAULTS) -> None:
+    `write` takes frames that are due while more of what was received is still to be read; without it all are there for
+    `sender.take()` afterwards.
+    """
+
+    def __init__(
+        self, handler: Handler, limits: Limits = _DEFAULTS, write: Callable[[bytes], object] | None = None
+    ) -> None:
         self.sender = Sender()
         self.streams: dict[int, Stream] = {}
         self.closed = False
         self.settings_acknowledged = False
         self.fault: Http2ConnectionError | None = None
-        self._handler, self._limits = handler, limits
+        self._handler, self._limits, self._write = handler, limits, write
         self._rest = b""
         self._began = self._saw_settings = False
         self._headers = HeaderReader(limits.max_header_list_bytes)
@@ -256,10 +265,13 @@ class Connection:
         end, most = len(data), self._limits.max_frame_bytes
         view = memoryview(data)
         while not self.closed:
-            if self._data is not None:
+            under_way = self._data
+            if under_way is not None:
                 position = self._more_data(view, position)
-                if self._data is not None:
+                if under_way.left:
                     break
+                if self._write is not None and self.sender.due >= _MOST_DUE:
+                    self._write(self.sender.take())
             if end - position < HEADER_BYTES:
                 break
             high, low, kind, flags, stream_id = FRAME_HEADER.unpack_from(data, position)

@@ -44,6 +44,11 @@ class Sender:
         return bool(self._out)
 
     @property
+    def due(self) -> int:
+        """Frames that `take` would give."""
+        return len(self._out)
+
+    @property
     def blocked(self) -> tuple[Stream, ...]:
         """Streams whose answers wait for a window."""
         return tuple(self._blocked.values())
