@@ -51,9 +51,8 @@ class World:
     dead: str
 
     def start(self, address: str) -> None:
-        """Start an engine."""
-        names = [word for name in (MODEL, SHADOWED, LATER) for word in ("--model", name)]
-        self.engines.start(address, "--record-requests", "--time-scale", "50", *names)
+        """Start an engine again."""
+        start_engine(self.engines, address)
 
     def retries(self, cluster: str) -> int:
         """How often Envoy tried another replica of a cluster."""
@@ -203,13 +202,18 @@ def config_of(main: str, canary: str, second: str, shadow: str, dead: str) -> di
     }
 
 
+def start_engine(engines: Engines, address: str) -> None:
+    names = [word for name in (MODEL, SHADOWED, LATER) for word in ("--model", name)]
+    engines.start(address, "--record-requests", "--time-scale", "50", *names)
+
+
 def start_world(folder: Path, engines: Engines) -> World:
-    """Start the engines and the gateway, and wait until every version serves."""
+    """Start the engines and then the gateway, which would wait for them, and wait until every version serves."""
     addresses = [f"127.0.0.1:{take_free_port()}" for _ in range(5)]
+    for address in addresses[:-1]:
+        start_engine(engines, address)
     up = start_up(folder, config=config_of(*addresses))
     world = World(up, engines, *addresses)
-    for address in addresses[:-1]:
-        world.start(address)
     try:
         wait_until(lambda: world.ask(x_tidegate_version="stable").status == 200, what="stable serves")
         wait_until(lambda: world.ask(x_tidegate_version="canary").status == 200, what="canary serves")
