@@ -82,7 +82,7 @@ class Call:
         self._connection, self.stream, self.flush, self._over = connection, stream, flush, over
         self._began = self.done = False
         self.method: Method | None = None
-        self.reading = _Reading()
+        self.reading: _Reading | None = None  # of most calls the one message comes whole
 
     def send(self, message: bytes) -> None:
         """One message. Nothing happens when the call is over."""
@@ -118,6 +118,11 @@ class _Reading:
         self.have = 0
         self.need = _PREFIX_BYTES
         self.inside = False
+
+    @property
+    def between(self) -> bool:
+        """Nothing of a message has come."""
+        return not self.have and not self.inside
 
     def take(self) -> Pieces:
         """The bytes that were needed, without a copy."""
@@ -187,13 +192,15 @@ class Calls:
         if call is None or call.done or call.method is None:
             return
         reading = call.reading
-        if not reading.have and not reading.inside and self._whole(call, chunk):
+        if (reading is None or reading.between) and self._whole(call, chunk):
             return
+        if reading is None:
+            reading = call.reading = _Reading()
         reading.chunks.append(_held(chunk))
         reading.have += len(chunk)
         self._buffered += len(chunk)
         if reading.have >= reading.need:
-            self._take_messages(call)
+            self._take_messages(call, reading)
         if self._buffered > self._max_buffered and not call.done:
             self._give_up(call)
 
@@ -202,7 +209,7 @@ class Calls:
         call: Call | None = stream.call
         if call is None or call.done or call.method is None:
             return
-        if call.reading.have or call.reading.inside:
+        if call.reading is not None and not call.reading.between:
             self._end(call, StatusCode.INTERNAL, "the stream ended inside a message")
         else:
             call.method.half_closed()
@@ -231,9 +238,9 @@ class Calls:
         call.method.message([chunk[_PREFIX_BYTES:]])
         return True
 
-    def _take_messages(self, call: Call) -> None:
+    def _take_messages(self, call: Call, reading: _Reading) -> None:
         """Pass on every whole message of what was read, and keep the rest."""
-        reading, method = call.reading, call.method
+        method = call.method
         assert method is not None
         while not call.done and reading.have >= reading.need:
             self._buffered -= reading.need
@@ -242,19 +249,19 @@ class Calls:
                 reading.inside, reading.need = False, _PREFIX_BYTES
                 method.message(taken)
             else:
-                self._announced(call, *_PREFIX.unpack(b"".join(taken)))
+                self._announced(call, reading, *_PREFIX.unpack(b"".join(taken)))
         if call.done:
             self._drop(reading)
         elif reading.chunks:
             reading.chunks[0] = _held(memoryview(reading.chunks[0]))
 
-    def _announced(self, call: Call, compressed: int, length: int) -> None:
+    def _announced(self, call: Call, reading: _Reading, compressed: int, length: int) -> None:
         if compressed:
             self._end(call, StatusCode.UNIMPLEMENTED, "compressed messages are not taken")
         elif length > self._max_message:
             self._end(call, StatusCode.RESOURCE_EXHAUSTED, f"a message of {length} bytes")
         else:
-            call.reading.inside, call.reading.need = True, length
+            reading.inside, reading.need = True, length
 
     def _drop(self, reading: _Reading) -> None:
         self._buffered -= reading.have
@@ -295,7 +302,7 @@ class Calls:
         call: Call | None = stream.call
         if call is None:
             return
-        if call.reading.have:
+        if call.reading is not None and call.reading.have:
             self._drop(call.reading)
         # A call, its method and its stream know each other: parted, they go at once, not when garbage is collected.
         stream.call = call.method = None

@@ -148,7 +148,8 @@ class World:
 
     def check_left(self) -> None:
         """Nothing is left of a connection that is lost."""
-        held = [stream.call.reading.have for stream in self.connection.streams.values() if stream.call is not None]
+        readings = [one.call.reading for one in self.connection.streams.values() if one.call is not None]
+        held = [one.have for one in readings if one is not None]
         assert self.calls._buffered == sum(held), "the account of what is held is wrong"
         self.connection.lost()
         connection = self.connection

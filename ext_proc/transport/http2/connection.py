@@ -96,7 +96,7 @@ class Connection:
         self._asked_at: float | None = None
         self._stuck: dict[int, tuple[int, float]] = {}
         self._handlers: Mapping[int, Callable[[int, int, memoryview], None]] = {
-            DATA: self._padded_data,
+            DATA: self._on_data,
             HEADERS: self._on_headers,
             frames.PRIORITY: self._on_priority,
             frames.RST_STREAM: self._on_reset,
@@ -270,22 +270,20 @@ class Connection:
                 position = self._more_data(view, position)
                 if under_way.left:
                     break
-                if self._write is not None and self.sender.due >= _MOST_DUE:
-                    self._write(self.sender.take())
             if end - position < HEADER_BYTES:
                 break
             high, low, kind, flags, stream_id = FRAME_HEADER.unpack_from(data, position)
             length = high << 8 | low
             if length > most:
                 raise Http2ConnectionError(ErrorCode.FRAME_SIZE_ERROR, f"a frame of {length} bytes")
-            if kind == DATA and not flags & PADDED:
-                self._expected(kind)
-                self._begin_data(stream_id & _STREAM_BITS, flags, length)
-                position += HEADER_BYTES
-                continue
             begin = position + HEADER_BYTES
             if end - begin < length:
-                break
+                if kind != DATA or flags & PADDED:
+                    break
+                self._expected(kind)
+                stream = self._begin_data(stream_id & _STREAM_BITS, flags, length)
+                self._data, position = _Data(stream, length, bool(flags & END_STREAM)), begin
+                continue
             position = begin + length
             self._frame(kind, flags, stream_id & _STREAM_BITS, view[begin:position])
         self._rest = data[position:] if position < end and not self.closed else b""
@@ -334,8 +332,16 @@ class Connection:
 
     # DATA (6.1)
 
-    def _begin_data(self, stream_id: int, flags: int, length: int, padding: int = 0) -> None:
-        """A DATA frame starts, `padding` of whose bytes are no content.
+    def _on_data(self, stream_id: int, flags: int, payload: memoryview) -> None:
+        """A whole frame."""
+        body = _unpadded(payload, flags)
+        stream = self._begin_data(stream_id, flags, len(payload), len(payload) - len(body))
+        if stream is not None:
+            self._content(stream, body)
+            self._data_ended(stream, end=bool(flags & END_STREAM))
+
+    def _begin_data(self, stream_id: int, flags: int, length: int, padding: int = 0) -> Stream | None:
+        """A DATA frame starts, `padding` of whose bytes are no content; the stream that it is for.
 
         One for a stream that is not open is read and dropped; its bytes count (section 5.2).
         """
@@ -349,7 +355,7 @@ class Connection:
                 stream = None
         if not length and not flags & END_STREAM:
             self._costs(1.0)
-        self._data = _Data(stream, length, bool(flags & END_STREAM))
+        return stream
 
     def _receiving(self, stream_id: int) -> Stream | None:
         stream = self.streams.get(stream_id)
@@ -379,32 +385,29 @@ class Connection:
         until = min(len(view), position + data.left)
         data.left -= until - position
         stream = data.stream
-        if stream is not None and until > position and stream.id in self.streams:
-            self._handler.data(stream, view[position:until])
+        if stream is not None:
+            self._content(stream, view[position:until])
         if not data.left:
             self._data = None
-            if stream is not None and stream.id in self.streams:
+            if stream is not None:
                 self._data_ended(stream, end=data.end)
         return until
 
+    def _content(self, stream: Stream, chunk: memoryview) -> None:
+        """Part of a body, unless the stream ended meanwhile; what that brings to answer does not wait for ever."""
+        if len(chunk) and stream.id in self.streams:
+            self._handler.data(stream, chunk)
+            if self._write is not None and self.sender.due >= _MOST_DUE:
+                self._write(self.sender.take())
+
     def _data_ended(self, stream: Stream, *, end: bool) -> None:
+        if stream.id not in self.streams:
+            return
         if end:
             self._peer_ended(stream)
         elif stream.window < self._limits.stream_window_bytes // 2:
             self.sender.write(frames.window_update(stream.id, self._limits.stream_window_bytes - stream.window))
             stream.window = self._limits.stream_window_bytes
-
-    def _padded_data(self, stream_id: int, flags: int, payload: memoryview) -> None:
-        body = _unpadded(payload, flags)
-        self._begin_data(stream_id, flags, len(payload), len(payload) - len(body))
-        assert self._data is not None
-        data, self._data = self._data, None
-        if data.stream is None:
-            return
-        if len(body):
-            self._handler.data(data.stream, body)
-        if stream_id in self.streams:
-            self._data_ended(data.stream, end=data.end)
 
     def _peer_ended(self, stream: Stream) -> None:
         stream.ended_by_peer = True
@@ -607,7 +610,7 @@ class _Block:
 
 
 class _Data:
-    """A DATA frame under way; without a stream it is dropped."""
+    """A DATA frame of which a part has come; without a stream it is dropped."""
 
     __slots__ = ("end", "left", "stream")
 

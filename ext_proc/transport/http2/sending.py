@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from typing import Final
 
 from ext_proc.transport.http2.frames import (
@@ -86,6 +87,8 @@ class Sender:
         self._flush(stream)
 
     def _wait(self, stream: Stream, kind: int, data: bytes, *, end: bool) -> None:
+        if stream.pending is None:
+            stream.pending = deque()
         stream.pending.append((kind, memoryview(data), end))
         self.waiting_bytes += len(data) + _COST_OF_A_PART
 
@@ -167,4 +170,4 @@ class Sender:
 
 def waiting_bytes(stream: Stream) -> int:
     """What the answers of a stream cost that wait for a window."""
-    return sum(len(view) + _COST_OF_A_PART for _, view, _ in stream.pending)
+    return sum(len(view) + _COST_OF_A_PART for _, view, _ in stream.pending or ())

@@ -15,7 +15,7 @@ from ext_proc.transport.http2.headers import RequestHeaders
 class Stream:
     """An open or half-closed stream; a closed one is forgotten. `call` belongs to the connection's handler.
 
-    `heard`: something was answered on it.
+    `heard`: something was answered on it. `pending` is what waits for a window, made for the few streams that wait.
     """
 
     __slots__ = (
@@ -39,4 +39,4 @@ class Stream:
         self.received = 0
         self.window = window
         self.send_window = send_window
-        self.pending: deque[tuple[int, memoryview, bool]] = deque()
+        self.pending: deque[tuple[int, memoryview, bool]] | None = None
