@@ -26,7 +26,6 @@ from ext_proc.spans import RequestSpans
 from ext_proc.tokens import TokenBook
 from ext_proc.view import FleetView
 from tidegate.domain.flow.classes import Classes
-from tidegate.domain.flow.settings import SessionKey
 from tidegate.domain.refusal import Refusal, dialect_of
 from tidegate.domain.request import RequestInfo
 from tidegate.domain.trace_context import TraceContext
@@ -140,8 +139,7 @@ class Decider:
         attributes: Attributes,
         answer: Callable[[Placed | Refusal], bytes],
     ) -> Arrival:
-        ratio = self._tokens.ratio_of(there.cluster)
-        key = SessionKey(self._gates.of(there.cluster).settings.session)
+        ratio, key = self._tokens.ratio_of(there.cluster), self._gates.of(there.cluster).settings.session
         work = work_of(info, ratio, self._outputs.expected(there.cluster, info), there.adapter, key)
         queues = sort(self._classes, info, work.prompt_tokens, attributes.header)
         return Arrival(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Protocol
 
 import msgspec
@@ -36,8 +35,7 @@ class Watch(Protocol):
         """Its client hung up."""
 
 
-@dataclass(slots=True, eq=False, kw_only=True)
-class Arrival(Waiting):
+class Arrival(Waiting, eq=False, kw_only=True):
     """`reply` is the answer once it is known; `later` is where it goes if somebody already waits for it.
 
     `trace_id` is that of the request's trace where that is sampled, 32 hexadecimal digits: the exemplar of its wait.

@@ -40,7 +40,7 @@ class FirstGuess:
 
 
 def work_of(
-    info: RequestInfo, ratio: float, expected_tokens: int, adapter: str | None, session: SessionKey = SessionKey.AUTO
+    info: RequestInfo, ratio: float, expected_tokens: int, adapter: str | None, session: str = SessionKey.AUTO
 ) -> Work:
     """`ratio` is in characters a token, `expected_tokens` what an answer of its kind usually has."""
     return Work(
@@ -55,18 +55,18 @@ def work_of(
     )
 
 
-def session_of(info: RequestInfo, key: SessionKey) -> str | None:
-    """The key that ties this request to earlier ones; AUTO takes the narrowest that there is."""
+def session_of(info: RequestInfo, key: str) -> str | None:
+    """What ties this request to earlier ones by a SessionKey; AUTO takes the narrowest that there is."""
     affinity, user = info.affinity, info.user
-    if key is SessionKey.AUTO:
+    if key == SessionKey.AUTO:
         if affinity is NO_AFFINITY or (affinity.session_id is None and affinity.prompt_cache_key is None):
             return user
         return affinity.prompt_cache_key if affinity.session_id is None else affinity.session_id
-    if key is SessionKey.SESSION_ID:
+    if key == SessionKey.SESSION_ID:
         return affinity.session_id
-    if key is SessionKey.PROMPT_CACHE_KEY:
+    if key == SessionKey.PROMPT_CACHE_KEY:
         return affinity.prompt_cache_key
-    return user if key is SessionKey.USER else None
+    return user if key == SessionKey.USER else None
 
 
 def cost_of(work: Work) -> float:

@@ -22,6 +22,7 @@ generate 28, of text more. Sources: "Splitwise" (ISCA 2024), "Mooncake" (FAST 20
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Mapping
 from functools import lru_cache
 from math import exp, log
@@ -40,6 +41,9 @@ LIMITS: Final = (32, 256, 2048)
 PROMPTS: Final = (2_000, 16_000)
 """A class's characters of prompt: up to each of these, or more."""
 CHARS_OF_ID: Final = 4
+
+_LIMITS: Final = (*map(str, LIMITS), "+")
+_PROMPTS: Final = (*map(str, PROMPTS), "+")
 
 UNCLEAR: Final = "?"
 """The class of sequences of which engines may count one or several: more than one for a prompt."""
@@ -68,15 +72,15 @@ def class_of(info: RequestInfo) -> str:
     """
     chars = info.prompt_chars + info.tool_bytes + CHARS_OF_ID * (info.prompt_tokens or 0)
     return _class(
-        info.api, info.stream, info.tools > 0, _bucket(info.max_output_tokens, LIMITS), _bucket(chars, PROMPTS)
+        info.api,
+        info.stream,
+        info.tools > 0,
+        _bucket(info.max_output_tokens, LIMITS, _LIMITS),
+        _bucket(chars, PROMPTS, _PROMPTS),
     )
 
 
-_TAIL: Final = frozenset(
-    ("-" if limit is None else limit, chars)
-    for limit in (None, *map(str, LIMITS), "+")
-    for chars in (*map(str, PROMPTS), "+")
-)
+_TAIL: Final = frozenset(("-" if limit is None else limit, chars) for limit in (None, *_LIMITS) for chars in _PROMPTS)
 _HEADS: Final = frozenset(
     (api.value, *stream, *tools) for api in Api for stream in ((), ("stream",)) for tools in ((), ("tools",))
 )
@@ -88,13 +92,8 @@ def is_class(name: str) -> bool:
     return name == UNCLEAR or (parts[-2:] in _TAIL and parts[:-2] in _HEADS)
 
 
-def _bucket(number: int | None, ends: tuple[int, ...]) -> str:
-    if number is None:
-        return "-"
-    for end in ends:
-        if number <= end:
-            return str(end)
-    return "+"
+def _bucket(number: int | None, ends: tuple[int, ...], names: tuple[str, ...]) -> str:
+    return "-" if number is None else names[bisect_left(ends, number)]
 
 
 @lru_cache(4096)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 
-@dataclass(slots=True, eq=False, kw_only=True)
-class Waiting:
+class Waiting(msgspec.Struct, eq=False, kw_only=True):
     """Whoever queues requests adds what it needs by a subclass.
 
     `cost` is the request's estimated work, above 0, in any unit that is the same within a cluster; `weight` is that of

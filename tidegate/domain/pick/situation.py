@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Final
+
+import msgspec
 
 from tidegate.domain.pick.replica import Replica
 from tidegate.domain.pick.settings import PickSettings
@@ -13,8 +14,7 @@ from tidegate.domain.pick.work import Work
 SHORTER_PART: Final = 0.75
 
 
-@dataclass(slots=True)
-class Situation:
+class Situation(msgspec.Struct):
     """Lists run along `replicas`. `uncached` are tokens to prefill, `waits` seconds until those queued are prefilled,
     `rooms` seconds until there is KV cache for it (None: everywhere at once).
 
@@ -29,9 +29,9 @@ class Situation:
     uncached: list[float]
     waits: list[float]
     rooms: list[float] | None
-    sessions: dict[str, str] = field(default_factory=dict)
+    sessions: dict[str, str] = msgspec.field(default_factory=dict)
     equal_seconds: float = 0.0
-    mean_wait: float = field(init=False)
+    mean_wait: float = 0.0
 
     def __post_init__(self) -> None:
         self.mean_wait = sum(self.waits) / len(self.waits)
