@@ -45,6 +45,8 @@ def _length(text: bytes) -> bytes:
 
 _OK_HEADERS: Final = b"\x88" + _field(b"content-type", b"application/grpc")  # 0x88: `:status 200` of the static table
 _OK_TRAILERS: Final = _field(b"grpc-status", b"0")
+_NO_CODING: Final = _field(b"grpc-accept-encoding", b"identity")
+_CONTENT_TYPE: Final = re.compile(rb"application/grpc(?:[+; ].*)?")
 _NOT_GRPC: Final = b"\x08\x03415"  # `:status 415`: name 8 of the static table, literal value
 
 _TIMEOUT: Final = re.compile(rb"([0-9]{1,8})([HMSmun])")
@@ -94,12 +96,17 @@ class Call:
             connection.send_headers(stream, _OK_HEADERS)
         connection.send_data(stream, _PREFIX.pack(0, len(message)) + message)
 
-    def finish(self, status: StatusCode = StatusCode.OK, why: str = "", *, urgent: bool = True) -> None:
-        """End the call. A second end is none. One that is not `urgent` may leave with what is sent next."""
+    def finish(
+        self, status: StatusCode = StatusCode.OK, why: str = "", *, urgent: bool = True, more: bytes = b""
+    ) -> None:
+        """End the call. A second end is none. One that is not `urgent` may leave with what is sent next.
+
+        `more` are further fields of the trailers.
+        """
         if self.done:
             return
         self.done = True
-        trailers = _OK_TRAILERS if status is StatusCode.OK else _trailers(status, why)
+        trailers = (_OK_TRAILERS if status is StatusCode.OK else _trailers(status, why)) + more
         block = trailers if self._began else _OK_HEADERS + trailers
         self._connection.send_headers(self.stream, block, end=True, urgent=urgent)
         self._over(self.stream)
@@ -175,7 +182,7 @@ class Calls:
         call = stream.call = Call(self.connection, stream, self._flush, self._forget)
         request = stream.request
         new = self._methods.get(request.path)
-        if not request.fields.get(b"content-type", b"").startswith(b"application/grpc"):
+        if _CONTENT_TYPE.fullmatch(request.fields.get(b"content-type", b"")) is None:
             call.done = True
             self.connection.send_headers(stream, _NOT_GRPC, end=True)
             self._forget(stream)
@@ -257,11 +264,18 @@ class Calls:
 
     def _announced(self, call: Call, reading: _Reading, compressed: int, length: int) -> None:
         if compressed:
-            self._end(call, StatusCode.UNIMPLEMENTED, "compressed messages are not taken")
+            self._compressed(call)
         elif length > self._max_message:
             self._end(call, StatusCode.RESOURCE_EXHAUSTED, f"a message of {length} bytes")
         else:
             reading.inside, reading.need = True, length
+
+    def _compressed(self, call: Call) -> None:
+        """gRPC's "compression.md": what is not taken is told, and the flag means nothing without a coding."""
+        if call.stream.request.fields.get(b"grpc-encoding", b"identity") == b"identity":
+            self._end(call, StatusCode.INTERNAL, "a compressed message without grpc-encoding")
+        else:
+            self._end(call, StatusCode.UNIMPLEMENTED, "compressed messages are not taken", _NO_CODING)
 
     def _drop(self, reading: _Reading) -> None:
         self._buffered -= reading.have
@@ -276,9 +290,9 @@ class Calls:
 
     # Ends.
 
-    def _end(self, call: Call, status: StatusCode, why: str) -> None:
+    def _end(self, call: Call, status: StatusCode, why: str, more: bytes = b"") -> None:
         method = call.method
-        call.finish(status, why)
+        call.finish(status, why, more=more)
         if method is not None:
             method.gone()
 

@@ -90,6 +90,7 @@ def changed(**fields: str) -> Fields:
     return (*((name, named.pop(name, value)) for name, value in REQUEST), *named.items())
 
 
+GZIP: Final = (*REQUEST, ("grpc-encoding", "gzip"))
 UNKNOWN: Final = StatusCode.UNIMPLEMENTED
 STATUS: Final = {
     "a message and its end": ([headers(), data(1, prefixed(b"x"), end=True)], StatusCode.OK),
@@ -103,7 +104,11 @@ STATUS: Final = {
     "another service": ([headers(1, changed(path="/other/Method"), flags=5)], UNKNOWN),
     "a path of no method": ([headers(1, changed(path="/"), flags=5)], UNKNOWN),
     "GET": ([headers(1, changed(method="GET"), flags=5)], UNKNOWN),
-    "a compressed message": ([headers(), data(1, prefixed(b"x", flag=1))], UNKNOWN),
+    "a compressed message": ([headers(1, GZIP), data(1, prefixed(b"x", flag=1))], UNKNOWN),
+    "a compressed message in no coding": ([headers(), data(1, prefixed(b"x", flag=1))], StatusCode.INTERNAL),
+    "a compressed message in the coding that is none": ([headers(1, (*REQUEST, ("grpc-encoding", "identity"))), data(1, prefixed(b"x", flag=1))], StatusCode.INTERNAL),
+    "a message that is not compressed though a coding is named": ([headers(1, GZIP), data(1, prefixed(b"x"), end=True)], StatusCode.OK),
+    "a content-type with a parameter": ([headers(1, changed(content_type="application/grpc; a=b"), flags=5)], StatusCode.OK),
     "a message just under the limit": ([headers(), data(1, prefixed(b"x" * MOST), end=True)], StatusCode.OK),
     "a message over the limit": ([headers(), data(1, prefixed(b"x" * (MOST + 1)))], StatusCode.RESOURCE_EXHAUSTED),
     "a message of 4 GiB that only its prefix tells": ([headers(), data(1, b"\0\xff\xff\xff\xff")], StatusCode.RESOURCE_EXHAUSTED),
@@ -134,11 +139,20 @@ def test_the_status_is_the_same_byte_by_byte(rule: str) -> None:
     assert talk.status is status
 
 
-@pytest.mark.parametrize("told", ["text/plain", "application/json", ""])
+@pytest.mark.parametrize(
+    "told",
+    ["text/plain", "application/json", "", "application/grpc-web", "application/grpc-web+proto", "application/grpcs"],
+)
 def test_what_is_no_grpc_gets_415(told: str) -> None:
     talk = Talk(headers(1, changed(content_type=told)))
     assert [fields[b":status"] for fields in talk.fields] == [b"415"]
     assert talk.ended
+
+
+def test_a_coding_that_is_not_taken_is_answered_with_those_that_are() -> None:
+    talk = Talk(headers(1, GZIP), data(1, prefixed(b"x", flag=1)))
+    assert talk.fields[-1][b"grpc-accept-encoding"] == b"identity"
+    assert b"grpc-accept-encoding" not in Talk(headers(), data(1, prefixed(b"x", flag=1))).fields[-1]
 
 
 def test_a_call_that_fails_at_once_is_told_by_trailers_alone() -> None:
