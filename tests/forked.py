@@ -1,4 +1,4 @@
-"""`tidegate SERVICE` as a process of its own, forked from one that has imported everything: a tenth of an exec's CPU.
+"""`tidegate …` as a process of its own, forked from one that has imported everything: a tenth of an exec's CPU.
 
 `start` answers with what is used of `subprocess.Popen`. Each pytest process has one fork server, which starts at the
 first need of it and ends with it, as do the children. Run as a program, this module is that fork server: a line of
@@ -28,11 +28,14 @@ MODULES: Final = (
     "metrics_agent.app",
     "outcomes.app",
     "simulator.app",
+    "tidegate.cli.operate",
     "tidegate.cli.services",
+    "tidegate.cli.status",
+    "tidegate.cli.up.command",
     "uvloop",
     "xds_server.app",
 )
-"""What the services import: of it, nothing starts a thread or reads its settings when it is imported."""
+"""What the commands import: of it, nothing starts a thread or reads its settings when it is imported."""
 
 
 class Forked:
@@ -98,15 +101,25 @@ class ForkServer:
 _servers: list[ForkServer] = []
 
 
-def start(*arguments: str, log: Path | None = None, cwd: Path | None = None) -> Forked:
-    """`tidegate ARGUMENTS…` with the environment as it is now; its output is added to `log`, or dropped."""
+def start(
+    *arguments: str,
+    log: Path | None = None,
+    errors: Path | None = None,
+    cwd: Path | None = None,
+    env: Mapping[str, str] | None = None,
+) -> Forked:
+    """`tidegate ARGUMENTS…` with the environment as it is now and `env`.
+
+    Its output is added to `log`, what it writes to stderr to `errors` where they are given, or else to `log`. Without a
+    log it is dropped.
+    """
     if not _servers:
         _servers.append(ForkServer())
     child = {
         "arguments": arguments,
-        "log": str((log or Path(os.devnull)).absolute()),
+        "streams": [str((path or log or Path(os.devnull)).absolute()) for path in (log, errors)],
         "cwd": str((cwd or Path.cwd()).absolute()),
-        "environment": dict(os.environ),
+        "environment": {**os.environ, **(env or {})},
     }
     return Forked(_servers[0], _servers[0].ask(child))
 
@@ -126,7 +139,7 @@ def _serve() -> dict[str, Any] | None:
 
 def _become(child: Mapping[str, Any], server: int) -> None:
     """Run the command line as an exec would have started it."""
-    from tidegate.cli.main import main
+    from tidegate.cli import main
     from tidegate.runtime import die_with_parent
 
     die_with_parent()
@@ -135,17 +148,19 @@ def _become(child: Mapping[str, Any], server: int) -> None:
     os.environ.clear()
     os.environ.update(child["environment"])
     os.chdir(child["cwd"])
-    _use_streams(Path(child["log"]))
+    _use_streams(*child["streams"])
     gc.enable()
     sys.argv = ["tidegate", *child["arguments"]]
-    main()
+    sys.modules["__main__"] = main  # multiprocessing tells its processes to import it
+    main.main()
 
 
-def _use_streams(log: Path) -> None:
-    with Path(os.devnull).open("rb") as nothing, log.open("ab") as out:
+def _use_streams(*paths: str) -> None:
+    with Path(os.devnull).open("rb") as nothing:
         os.dup2(nothing.fileno(), 0)
-        os.dup2(out.fileno(), 1)
-        os.dup2(out.fileno(), 2)
+    for number, path in enumerate(paths, 1):
+        with Path(path).open("ab") as out:
+            os.dup2(out.fileno(), number)
     sys.stdout = open(1, "w", closefd=False)  # noqa: SIM115 - the process's own
     sys.stderr = open(2, "w", buffering=1, errors="backslashreplace", closefd=False)  # noqa: SIM115
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import signal
-import subprocess
-import sys
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests import forked
 from tests.conftest import RedisServer, until
 from tests.fail_static.test_several_servers import asked, go_on
 from tests.ports import take_free_row
@@ -42,19 +41,11 @@ class Pickers:
     port: int
     workers: int
 
-    def start(self, ip: str) -> subprocess.Popen[bytes]:
+    def start(self, ip: str) -> forked.Forked:
         listen = f"{ip}:{self.port - 1 if self.workers > 1 else self.port}"
-        command = [
-            sys.executable,
-            "-m",
-            "tidegate.cli.main",
-            "ext-proc",
-            "--config",
-            str(self.folder / "tidegate.yaml"),
-        ]
-        command += ["--redis-url", self.redis_url, "--listen", listen, "--workers", str(self.workers)]
-        with (self.folder / f"{ip}.log").open("ab") as log:
-            return subprocess.Popen(command, stdout=log, stderr=log)
+        flags = ["--redis-url", self.redis_url, "--listen", listen, "--workers", str(self.workers)]
+        config = str(self.folder / "tidegate.yaml")
+        return forked.start("ext-proc", "--config", config, *flags, log=self.folder / f"{ip}.log")
 
 
 @pytest.fixture(params=[1, 2], ids=["one process each", "two workers each"])
@@ -90,7 +81,7 @@ async def pickers(
 
 
 @pytest.fixture
-async def running(pickers: Pickers) -> AsyncIterator[dict[str, subprocess.Popen[bytes]]]:
+async def running(pickers: Pickers) -> AsyncIterator[dict[str, forked.Forked]]:
     """By address."""
     processes = {ip: pickers.start(ip) for ip in IPS}
     yield processes
@@ -101,7 +92,7 @@ async def running(pickers: Pickers) -> AsyncIterator[dict[str, subprocess.Popen[
 
 
 async def test_ext_procs_that_are_restarted_one_by_one_cost_no_request(
-    gateway: Gateway, pickers: Pickers, running: dict[str, subprocess.Popen[bytes]], engines: Any
+    gateway: Gateway, pickers: Pickers, running: dict[str, forked.Forked], engines: Any
 ) -> None:
     [engine] = await engines(0)  # the one that is there
     await gateway.serve(cluster("chat", endpoint(engine, 1), lb=LbPolicy.PICK))

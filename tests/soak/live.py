@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,6 +10,7 @@ from typing import Any
 
 import httpx
 
+from tests import forked
 from tests.conftest import EnvoyProcess, RedisServer, accepts, until
 from tests.ports import take_free_port
 from tests.xds.stand_ins import Processor
@@ -28,7 +27,7 @@ class Live:
     processor: Processor = field(default_factory=Processor)
     port: int = field(default_factory=take_free_port)
     admin_port: int = field(default_factory=take_free_port)
-    servers: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+    servers: dict[str, forked.Forked] = field(default_factory=dict)
 
     @property
     def gateway(self) -> str:
@@ -48,10 +47,9 @@ class Live:
 
     def start_xds(self, listen: str) -> None:
         """A server at this address."""
-        command = [sys.executable, "-m", "tidegate.cli.main", "xds", "--config", str(self.folder / "tidegate.yaml")]
-        command += ["--redis-url", self.redis.url, "--ext-proc", f"127.0.0.1:{self.processor.port}"]
-        with (self.folder / f"xds-{listen}.log").open("wb") as log:
-            self.servers[listen] = subprocess.Popen([*command, "--listen", listen], stdout=log, stderr=log)
+        flags = ["--redis-url", self.redis.url, "--ext-proc", f"127.0.0.1:{self.processor.port}", "--listen", listen]
+        config, log = str(self.folder / "tidegate.yaml"), self.folder / f"xds-{listen}.log"
+        self.servers[listen] = forked.start("xds", "--config", config, *flags, log=log)
 
     def kill_xds(self, listen: str) -> None:
         """kill -9 the server at this address."""

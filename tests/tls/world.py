@@ -6,7 +6,6 @@ import json
 import socket
 import ssl
 import subprocess
-import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ import grpc
 import httpx
 from cryptography import x509
 
+from tests import forked
 from tests.conftest import accepts, wait_until
 from tests.ports import take_free_port
 from tests.tls.authority import Authority, Pair, Written
@@ -42,7 +42,7 @@ class World:
     gateway_port: int = field(default_factory=take_free_port)
     metrics: dict[str, int] = field(default_factory=lambda: {name: take_free_port() for name in SERVICES})
     engines: dict[str, Engine] = field(default_factory=dict)
-    processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+    processes: dict[str, subprocess.Popen[bytes] | forked.Forked] = field(default_factory=dict)
 
     def start(self) -> None:
         """Start all, and wait until a request is answered."""
@@ -141,13 +141,12 @@ class World:
         process.wait()
 
     def _serve(self, service: str, *flags: Any) -> None:
-        command = [sys.executable, "-m", "tidegate.cli.main", service, "--config", self.folder / "tidegate.json"]
+        command = [service, "--config", self.folder / "tidegate.json"]
         command += ["--metrics-listen", f"127.0.0.1:{self.metrics[service]}"]
         command += ["--tls-cert", self.server_pair.certificate, "--tls-key", self.server_pair.key]
         command += ["--tls-client-ca", self.folder / "client-ca.crt"]
-        with (self.folder / f"{service}.log").open("ab") as log:
-            process = subprocess.Popen([*map(str, command), *map(str, flags)], stdout=log, stderr=log)
-        self.processes[service] = process
+        log = self.folder / f"{service}.log"
+        self.processes[service] = forked.start(*map(str, command), *map(str, flags), log=log)
         port = {"xds": self.xds_port, "ext-proc": self.ext_proc_port, "outcomes": self.outcomes_port}[service]
         wait_until(lambda: accepts(port), deadline_seconds=30, what=f"{service} listening")
 

@@ -10,14 +10,16 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Self
 from urllib.parse import urlsplit
 
+from tests import forked
 from tests.conftest import wait_until
 from tidegate.cli.binaries import redis_cli_binary
 from tidegate.cli.connection import Target, find_target
@@ -29,7 +31,7 @@ from tidegate.runtime import now_ms
 class Up:
     """One running `tidegate up`. `ready` is the content of its ready file."""
 
-    process: subprocess.Popen[bytes]
+    process: subprocess.Popen[bytes] | forked.Forked
     ready_file: Path
     output: Path
 
@@ -82,26 +84,32 @@ def parent(pid: int) -> int:
 
 def tidegate(*arguments: str, env: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
     """Run the command line to its end."""
-    command = [sys.executable, "-m", "tidegate.cli.main", *arguments]
-    environment = {**os.environ, "COLUMNS": "200", **(env or {})}
-    return subprocess.run(command, capture_output=True, text=True, timeout=90, check=False, env=environment)
+    with TemporaryDirectory() as folder:
+        said, errors = Path(folder, "said"), Path(folder, "errors")
+        process = forked.start(*arguments, log=said, errors=errors, env={"COLUMNS": "200", **(env or {})})
+        try:
+            code = process.wait(timeout=90)
+        finally:
+            process.kill()
+        return subprocess.CompletedProcess(arguments, code, said.read_text(), errors.read_text())
 
 
 def start_up(
-    folder: Path, *arguments: str, config: Mapping[str, Any] | None = None, env: Mapping[str, str] | None = None
+    folder: Path,
+    *arguments: str,
+    config: Mapping[str, Any] | None = None,
+    env: Mapping[str, str] | None = None,
+    executed: bool = False,
 ) -> Up:
-    """Start `tidegate up` and wait for its ready file."""
+    """Start `tidegate up` and wait for its ready file. It is forked, unless the test is of its start and end."""
     ready_file, output = folder / "ready.json", folder / "up.log"
-    command = [sys.executable, "-m", "tidegate.cli.main", "up", "--ready-file", str(ready_file)]
+    command = ["up", "--ready-file", str(ready_file)]
     command += ["--envoy-admin", "127.0.0.1:0", "--keep-logs", str(folder / "logs"), *arguments]
     if config is not None:
         path = folder / "tidegate.yaml"
         path.write_text(json.dumps(config))
         command += ["--config", str(path)]
-    with output.open("wb") as log:
-        process = subprocess.Popen(
-            command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, env={**os.environ, **(env or {})}
-        )
+    process = _execute(command, output, env or {}) if executed else forked.start(*command, log=output, env=env)
     cluster = Up(process, ready_file, output)
 
     def there() -> bool:
@@ -114,6 +122,12 @@ def start_up(
         stop_up(cluster)
         raise
     return cluster
+
+
+def _execute(arguments: Sequence[str], output: Path, env: Mapping[str, str]) -> subprocess.Popen[bytes]:
+    command, nothing = [sys.executable, "-m", "tidegate.cli.main", *arguments], subprocess.DEVNULL
+    with output.open("wb") as log:
+        return subprocess.Popen(command, stdout=log, stderr=log, stdin=nothing, env={**os.environ, **env})
 
 
 def stop_up(cluster: Up) -> None:

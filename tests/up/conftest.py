@@ -34,7 +34,7 @@ def own_cluster(tmp_path: Path) -> Iterator[Callable[..., Up]]:
     def start(*flags: str, config: dict[str, Any] | None = None) -> Up:
         folder = tmp_path / str(len(started))
         folder.mkdir()
-        started.append(start_up(folder, *flags, config=config))
+        started.append(start_up(folder, *flags, config=config, executed=True))
         return started[-1]
 
     yield start

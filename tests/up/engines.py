@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
+from tests import forked
 from tests.conftest import accepts, wait_until
 
 
@@ -12,14 +10,12 @@ class Engines:
     """Processes by address."""
 
     def __init__(self) -> None:
-        self.processes: dict[str, subprocess.Popen[bytes]] = {}
+        self.processes: dict[str, forked.Forked] = {}
 
     def start(self, address: str, *flags: str) -> None:
         """Start one and wait until it listens."""
         host, _, port = address.rpartition(":")
-        command = [sys.executable, "-m", "tidegate.cli.main", "engine-sim", "--host", host, "--port", port, *flags]
-        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        self.processes[address] = process
+        self.processes[address] = forked.start("engine-sim", "--host", host, "--port", port, *flags)
         wait_until(lambda: accepts(int(port)), deadline_seconds=30, what=f"engine {address} listening")
 
     def kill(self, address: str) -> None:
