@@ -45,7 +45,8 @@ class Case:
         if self.fill is None:
             return ""
         times = limit_bytes + 1 if self.fill["times"] == "LIMIT+1" else self.fill["times"]
-        text: str = self.fill.get("join", "").join([self.fill["of"]] * times)
+        of, join = str(self.fill["of"]), str(self.fill.get("join", ""))
+        text = (of + join) * (times - 1) + of if times else ""
         return text + self.fill.get("close", "") * times
 
 
