@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,12 +11,16 @@ from typing import Any
 
 import pytest
 
+from tests import forked
 from tests.conftest import RedisServer, wait_until
 from tests.ports import take_free_port
 from tests.up.cluster import Load, chat, start_up, stop_up
 from tests.up.engines import Engines
 
 WATCHED = ("agent", "controller", "xds", "ext_proc")
+SAMPLE_SECONDS = 1.0
+"""Until a sample is stale: a third of what services take unless told, since every test here waits for it."""
+TTL = {f"TIDEGATE_{one}_SAMPLE_TTL_MS": f"{1000 * SAMPLE_SECONDS:.0f}" for one in ("AGENT", "EXT_PROC", "XDS")}
 
 
 @dataclass
@@ -30,7 +32,7 @@ class World:
     engines: Engines = field(default_factory=Engines)
     addresses: list[str] = field(default_factory=lambda: [f"127.0.0.1:{take_free_port()}" for _ in range(4)])
     up: Any = None
-    agent: subprocess.Popen[bytes] | None = None
+    agent: forked.Forked | None = None
 
     def start(self) -> None:
         self.redis.start()
@@ -41,16 +43,15 @@ class World:
             {"name": "filed", "models": ["filed"], "endpoints": filed},
             {"name": "joined", "models": ["joined"], "lb": "weighted"},
         ]
-        self.up = start_up(self.folder, "--redis-url", self.redis.url, config={"clusters": clusters})
+        self.up = start_up(self.folder, "--redis-url", self.redis.url, config={"clusters": clusters}, env=TTL)
         self.start_agent()
         wait_until(self.is_whole, deadline_seconds=60, what="every replica serving")
 
     def start_agent(self) -> None:
         """The agent of the registered replicas."""
-        command = [sys.executable, "-m", "tidegate.cli.main", "agent", "--redis-url", self.redis.url, "--node", "other"]
-        command += [part for address in self.addresses[2:] for part in ("--engine", f"joined={address}")]
-        silent = subprocess.DEVNULL
-        self.agent = subprocess.Popen(command, stdout=silent, stderr=silent, cwd=self.folder)
+        engines = [part for address in self.addresses[2:] for part in ("--engine", f"joined={address}")]
+        flags = ("--redis-url", self.redis.url, "--node", "other", *engines)
+        self.agent = forked.start("agent", *flags, cwd=self.folder, env=TTL)
 
     def kill_agent(self) -> None:
         if self.agent is not None:

@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from tests.conftest import wait_until
-from tests.fail_static.conftest import Traffic, World, paused, resumed
+from tests.fail_static.conftest import SAMPLE_SECONDS, Traffic, World, paused, resumed
 from tests.ports import take_free_port
 from tests.up.cluster import chat
 
@@ -31,7 +31,7 @@ def silent(world: World) -> Iterator[str]:
 @contextmanager
 def clients_paused(world: World) -> Iterator[str]:
     """The pause ends by itself: CLIENT UNPAUSE would wait for it too."""
-    world.redis.cli("CLIENT", "PAUSE", "8000", "ALL")
+    world.redis.cli("CLIENT", "PAUSE", "6000", "ALL")
     yield "does not answer"
 
 
@@ -94,7 +94,7 @@ def test_traffic_goes_on_status_is_true_and_all_recovers(
     pids, before = world.pids(), {a: e["weight"] for a, e in world.replicas().items()}
     with trouble(world) as said:
         wait_until(lambda: said in (world.report()["redis"]["error"] or ""), what=f"status saying {said}")
-        stale_at = time.monotonic() + 3.5
+        stale_at = time.monotonic() + SAMPLE_SECONDS + 0.5
         wait_until(lambda: time.monotonic() > stale_at, what="every sample being stale")
         traffic.go_on()
     wait_until(world.is_whole, deadline_seconds=60, what="everything being well again")
