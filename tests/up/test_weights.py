@@ -24,6 +24,7 @@ def test_pinned_weights_give_their_shares_and_deleting_them_gives_automatic_ones
     wait_until(lambda: pair.shares(20)[pair.one] == 0, what="0 stopping traffic")
     assert pair.shares(100)[pair.one] == 0
 
+    pair.up.redis("HSET", f"tidegate:tune:{CLUSTER}", "weight.ramp_seconds", "1")
     pair.up.redis("HDEL", f"tidegate:weight:{CLUSTER}", pair.one, pair.two)
     wait_until(lambda: not any(pair.pins().values()), what="the pins being gone")
     wait_until(lambda: 40 <= pair.shares(100)[pair.one] <= 60, what="equal automatic weights")
