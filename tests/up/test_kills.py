@@ -105,9 +105,14 @@ def test_each_absent_part_shows_in_status(own_cluster: Callable[..., Up]) -> Non
     up.kill("engine-sdxl-1")
     gone = next(e["address"] for e in up.ready["engines"] if e["name"] == "engine-sdxl-1")
     wait_until(lambda: _status_of(up, gone) == "unreachable", what="the dead engine being unreachable")
-    for name in ("agent", "ext_proc", "outcomes", "xds"):
+    killed = ("agent", "ext_proc", "outcomes")
+    for name in killed:
         up.kill(name)
-        wait_until(lambda name=name: absent(up, name), what=f"{name} being absent")
+    wait_until(lambda: all(absent(up, name) for name in killed), what=f"{killed} being absent")
+    assert not absent(up, "xds")
+    assert not absent(up, "controller")
+    up.kill("xds")
+    wait_until(lambda: absent(up, "xds"), what="xds being absent")
     wait_until(lambda: absent(up, "controller"), what="the controller, which lives in xds, being absent")
     said = up.status()
     assert said["envoys"] == []
