@@ -214,6 +214,7 @@ def start_world(folder: Path, engines: Engines) -> World:
         start_engine(engines, address)
     up = start_up(folder, config=config_of(*addresses))
     world = World(up, engines, *addresses)
+    up.redis("HSET", "tidegate:tune", "heal.retries_off_at", "1")  # one test's faults would cut another's retries
     try:
         wait_until(lambda: world.ask(x_tidegate_version="stable").status == 200, what="stable serves")
         wait_until(lambda: world.ask(x_tidegate_version="canary").status == 200, what="canary serves")

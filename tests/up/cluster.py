@@ -82,8 +82,15 @@ def parent(pid: int) -> int:
     return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
 
 
-def tidegate(*arguments: str, env: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
-    """Run the command line to its end."""
+def tidegate(
+    *arguments: str, env: Mapping[str, str] | None = None, executed: bool = False
+) -> subprocess.CompletedProcess[str]:
+    """Run the command line to its end. It is forked, unless the test is of its start."""
+    if executed:
+        command = [sys.executable, "-m", "tidegate.cli.main", *arguments]
+        return subprocess.run(
+            command, capture_output=True, text=True, timeout=90, check=False, env={**os.environ, "COLUMNS": "200"}
+        )
     with TemporaryDirectory() as folder:
         said, errors = Path(folder, "said"), Path(folder, "errors")
         process = forked.start(*arguments, log=said, errors=errors, env={"COLUMNS": "200", **(env or {})})
