@@ -74,6 +74,7 @@ class WireServer:
         self._empty.set()
         self._server: asyncio.Server | None = None
         self._ticks: asyncio.TimerHandle | None = None
+        self._stopping = self._stopped = False
         self._methods: Mapping[bytes, NewMethod] = {
             f"/{EXTERNAL_PROCESSOR}/Process".encode(): lambda call: _Process(
                 call, (traced and _traced(call, traced)) or new_session(), metrics
@@ -87,34 +88,47 @@ class WireServer:
 
         Raises OSError when it is taken.
         """
-        loop = asyncio.get_running_loop()
-        self._tick()
         try:
-            if listen.startswith(_UNIX):
-                path = listen.removeprefix(_UNIX)
-                self._server = await loop.create_unix_server(self._client, path, ssl=self._tls, backlog=_BACKLOG)
-                return listen
-            host, _, port = listen.rpartition(":")
-            self._server = await loop.create_server(
-                self._client,
-                host.strip("[]"),
-                int(port),
-                ssl=self._tls,
-                backlog=_BACKLOG,
-                reuse_port=self._reuse_port or None,
-            )
+            self._server = await self._bind(listen)
         except OSError as exc:
             raise OSError(f"cannot listen on {listen}: {exc}") from exc
-        return f"{host}:{self._server.sockets[0].getsockname()[1]}"
+        self._tick()
+        if listen.startswith(_UNIX):
+            return listen
+        return f"{listen.rpartition(':')[0]}:{self._server.sockets[0].getsockname()[1]}"
+
+    async def _bind(self, listen: str) -> asyncio.Server:
+        loop = asyncio.get_running_loop()
+        if listen.startswith(_UNIX):
+            path = listen.removeprefix(_UNIX)
+            return await loop.create_unix_server(self._client, path, ssl=self._tls, backlog=_BACKLOG)
+        host, _, port = listen.rpartition(":")
+        return await loop.create_server(
+            self._client,
+            host.strip("[]"),
+            int(port),
+            ssl=self._tls,
+            backlog=_BACKLOG,
+            reuse_port=self._reuse_port or None,
+        )
 
     async def stop(self, grace_seconds: float) -> None:
-        """Take no new stream, let open ones end within `grace_seconds`, cut the rest."""
+        """Announce the end, let streams that are open or on the line end within `grace_seconds`, cut the rest.
+
+        A client that does not answer to the announcement is waited for as long. Whoever was accepted before and joins
+        meanwhile, by the end of its TLS handshake, is told the same; one that joins afterwards is told and closed.
+        """
+        self._stopping = True
         if self._server is not None:
             self._server.close()
         for client in tuple(self._clients):
             client.drain()
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._empty.wait(), grace_seconds)
+        self._stopped = True
+        for client in tuple(self._clients):
+            client.end()
+        await asyncio.sleep(0)  # uvloop writes at the end of a turn what it was given in it
         for client in tuple(self._clients):
             client.abort()
         if self._ticks is not None:
@@ -134,6 +148,10 @@ class WireServer:
     def joined(self, client: _Client) -> None:
         self._clients.add(client)
         self._empty.clear()
+        if self._stopping:
+            client.drain()
+        if self._stopped:
+            client.end()
 
     def left(self, client: _Client) -> None:
         self._clients.discard(client)
@@ -164,15 +182,15 @@ class _Client(asyncio.Protocol):
         self._transport: asyncio.Transport
         self._timer: asyncio.TimerHandle | None = None
         self._patience: asyncio.TimerHandle | None = None
-        self._draining = False
+        self._draining = self._ending = False
 
     def connection_made(self, transport: Any) -> None:
         self._transport = transport
         if (sock := transport.get_extra_info("socket")) is not None and sock.family != socket.AF_UNIX:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._connection = self._server.connection(self)
-        self._server.joined(self)
         self._timer = self._later(HANDSHAKE_SECONDS, self._handshake_over)
+        self._server.joined(self)
         self.flush()
 
     def data_received(self, data: bytes) -> None:
@@ -183,11 +201,14 @@ class _Client(asyncio.Protocol):
             self._transport.write(sender.take())
         elif self._patience is None and sender.has_output:
             self._patience = self._later(PATIENCE_SECONDS, self._out_of_patience)
-        if connection.closed or (self._draining and not connection.streams):
-            self._close()
+        if connection.closed or (self._draining and self._idle()):
+            self.end()
 
     def eof_received(self) -> None:
-        """The client has said everything; asyncio closes the connection."""
+        """The client has said everything; asyncio closes the connection once what waits for the client is read."""
+        self.flush()
+        self._ending = True
+        self._bound_silence()
 
     def connection_lost(self, _: BaseException | None) -> None:
         if self._timer is not None:
@@ -200,11 +221,11 @@ class _Client(asyncio.Protocol):
     def pause_writing(self) -> None:
         """The client does not read: nothing more is read of it, so that nothing more has to be written."""
         self._transport.pause_reading()
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer = self._later(STUCK_SECONDS, self.abort)
+        self._bound_silence()
 
     def resume_writing(self) -> None:
+        if self._ending:  # what is left may wait no longer for being less
+            return
         if self._timer is not None:
             self._timer.cancel()
         self._timer = None
@@ -217,12 +238,12 @@ class _Client(asyncio.Protocol):
     def flush(self) -> None:
         """Write what is due."""
         connection = self._connection
-        if self._transport.is_closing():
+        if self._ending or self._transport.is_closing():
             return
         if connection.sender.has_output:
             self._transport.write(connection.sender.take())
-        if connection.closed or (self._draining and not connection.streams):
-            self._close()
+        if connection.closed or (self._draining and self._idle()):
+            self.end()
 
     def _out_of_patience(self) -> None:
         self._patience = None
@@ -234,7 +255,7 @@ class _Client(asyncio.Protocol):
         self.flush()
 
     def drain(self) -> None:
-        """Say that the end is near, and close once the last stream has ended."""
+        """Say that the end is near, and close once the client knows and the last stream has ended."""
         self._draining = True
         self._connection.drain()
         self.flush()
@@ -243,7 +264,11 @@ class _Client(asyncio.Protocol):
         """Close at once, whatever is open."""
         self._transport.abort()
 
-    def _close(self) -> None:
+    def end(self) -> None:
+        """Say why, or that nothing more is accepted, and close; what is open is over."""
+        if self._ending:
+            return
+        self._ending = True
         fault = self._connection.fault
         if fault is not None and fault.code is not ErrorCode.NO_ERROR:
             log.warning("an HTTP/2 connection was closed", error=str(fault), code=fault.code.name)
@@ -251,10 +276,18 @@ class _Client(asyncio.Protocol):
             self._connection.refuse_more()
             if self._connection.sender.has_output:
                 self._transport.write(self._connection.sender.take())
+        self._transport.close()
+        self._bound_silence()
+
+    def _idle(self) -> bool:
+        """No stream is open, and none that the client opened before it heard of the end is on the line."""
+        return self._connection.drained and not self._connection.streams
+
+    def _bound_silence(self) -> None:
+        """A client that reads nothing would keep the socket."""
         if self._timer is not None:
             self._timer.cancel()
-        self._timer = self._later(STUCK_SECONDS, self.abort)  # a client that reads nothing would keep the socket
-        self._transport.close()
+        self._timer = self._later(STUCK_SECONDS, self.abort)
 
     def _handshake_over(self) -> None:
         self._timer = None
@@ -313,6 +346,9 @@ class _Process:
     def _answer(self, reply: Reply) -> None:
         if isinstance(reply, Later):
             self._call.send(reply.first)
+            if self._call.done:  # sending ended the connection: `gone` was told before there was something to cancel
+                reply.answer.cancel()
+                return
             self._coming = reply.answer
             reply.answer.add_done_callback(self._came)
         else:
@@ -374,10 +410,14 @@ class _Watch:
             request = b"".join(pieces)
             first = self._health.watch(request)
             self._call.send(first)
+            if self._call.done:  # sending ended the connection
+                return
             self._task = asyncio.create_task(self._change(request, first))
 
     def half_closed(self) -> None:
-        """The client waits for news."""
+        """The client waits for news, where it asked for any."""
+        if self._task is None:
+            self._call.finish(StatusCode.INTERNAL, "no message")
 
     def gone(self) -> None:
         if self._task is not None:

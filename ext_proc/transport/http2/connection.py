@@ -44,6 +44,8 @@ _MOST_REMEMBERED: Final = 1024
 _MOST_DUE: Final = 8
 """Frames, of some four answers, that wait for the rest of what was received in one go: the client works on those that
 it has while the rest is read, and a write for each answer would cost more than the answer."""
+_DRAIN: Final = b"draining"
+"""Payload of the PING behind the GOAWAY that announces the end; the one for quiet clients has another."""
 _DEFAULTS: Final = Limits()
 
 
@@ -77,6 +79,7 @@ class Connection:
         self.streams: dict[int, Stream] = {}
         self.closed = False
         self.settings_acknowledged = False
+        self._announced = self.drained = False
         self.fault: Http2ConnectionError | None = None
         self._handler, self._limits, self._write = handler, limits, write
         self._rest = b""
@@ -149,8 +152,15 @@ class Connection:
             self.lost()
 
     def drain(self) -> None:
-        """Announce the end: streams that are under way, or on the line, are still served (section 6.8)."""
-        self.sender.write(frames.goaway(LARGEST_WINDOW, ErrorCode.NO_ERROR, "draining"))
+        """Announce the end: streams that are under way, or on the line, are still served (section 6.8).
+
+        `drained` is set once the client has heard of it and what it sent before was read.
+        """
+        if not self._announced and not self.closed:
+            self._announced = True
+            self.sender.write(
+                frames.goaway(LARGEST_WINDOW, ErrorCode.NO_ERROR, "draining") + frames.frame(frames.PING, 0, 0, _DRAIN)
+            )
 
     def refuse_more(self) -> None:
         """From here on no stream is accepted; those that are open go on."""
@@ -554,6 +564,8 @@ class Connection:
         self._costs(1.0)
         if not flags & ACK:
             self.sender.write(frames.frame(frames.PING, ACK, 0, bytes(payload)))
+        elif self._announced and payload == _DRAIN:
+            self.drained = True
 
     def _on_goaway(self, stream_id: int, _: int, payload: memoryview) -> None:
         """The client opens no more streams; those that are open go on."""
