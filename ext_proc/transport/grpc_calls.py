@@ -52,6 +52,8 @@ _NOT_GRPC: Final = b"\x08\x03415"  # `:status 415`: name 8 of the static table, 
 _TIMEOUT: Final = re.compile(rb"([0-9]{1,8})([HMSmun])")
 _SECONDS: Final = {b"H": 3600.0, b"M": 60.0, b"S": 1.0, b"m": 1e-3, b"u": 1e-6, b"n": 1e-9}
 _MOST_MESSAGE_CHARACTERS: Final = 1_000
+_SMALL_CHUNK: Final = 1 << 10
+_MOST_TOGETHER: Final = 1 << 16
 _MOST_KEPT_ALIVE: Final = 4
 """Bytes received that an unfinished message may keep alive for each byte of its own."""
 
@@ -121,10 +123,22 @@ class _Reading:
     __slots__ = ("chunks", "have", "inside", "need")
 
     def __init__(self) -> None:
-        self.chunks: deque[memoryview | bytes] = deque()
+        self.chunks: deque[memoryview | bytes | bytearray] = deque()
         self.have = 0
         self.need = _PREFIX_BYTES
         self.inside = False
+
+    def add(self, chunk: memoryview) -> None:
+        """Bytes that came. A chunk costs some 200 bytes beside its own: small ones are put together."""
+        self.have += len(chunk)
+        if len(chunk) >= _SMALL_CHUNK:
+            self.chunks.append(_held(chunk))
+            return
+        last = self.chunks[-1] if self.chunks else None
+        if isinstance(last, bytearray) and len(last) < _MOST_TOGETHER:
+            last += chunk
+        else:
+            self.chunks.append(bytearray(chunk))
 
     @property
     def between(self) -> bool:
@@ -141,7 +155,7 @@ class _Reading:
                 view = memoryview(chunk)
                 chunks.appendleft(view[left:])
                 chunk = view[:left]
-            taken.append(chunk)
+            taken.append(memoryview(chunk) if isinstance(chunk, bytearray) else chunk)
             left -= len(chunk)
         self.have -= self.need
         return taken
@@ -203,8 +217,7 @@ class Calls:
             return
         if reading is None:
             reading = call.reading = _Reading()
-        reading.chunks.append(_held(chunk))
-        reading.have += len(chunk)
+        reading.add(chunk)
         self._buffered += len(chunk)
         if reading.have >= reading.need:
             self._take_messages(call, reading)

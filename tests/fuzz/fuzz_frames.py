@@ -155,7 +155,7 @@ class World:
         connection = self.connection
         left = (self.open, self.timers, connection.streams, self.calls._buffered)
         assert left == (0, {}, {}, 0), f"left behind: {left}"
-        assert (connection.sender._blocked, connection._closing) == ({}, {}), "streams wait for a client that is gone"
+        assert (connection.sender.blocked, connection._closing) == ((), {}), "streams wait for a client that is gone"
 
 
 def one(choose: random.Random) -> str:

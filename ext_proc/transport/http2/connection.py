@@ -36,11 +36,13 @@ from ext_proc.transport.http2.frames import (
 )
 from ext_proc.transport.http2.headers import HeaderReader, MalformedError
 from ext_proc.transport.http2.limits import Bucket, Limits
-from ext_proc.transport.http2.sending import Sender, waiting_bytes
+from ext_proc.transport.http2.sending import Sender
 from ext_proc.transport.http2.stream import Stream
 
 _STREAM_BITS: Final = 0x7FFF_FFFF
 _MOST_REMEMBERED: Final = 1024
+_COST_OF_A_RESIZE: Final = 0.02
+"""Of each open stream, when the client changes the first window of all, in frames that ask for nothing."""
 _MOST_DUE: Final = 8
 """Frames, of some four answers, that wait for the rest of what was received in one go: the client works on those that
 it has while the rest is read, and a write for each answer would cost more than the answer."""
@@ -148,7 +150,7 @@ class Connection:
         """End the connection with GOAWAY; every stream is over."""
         if not self.closed:
             self.fault = fault
-            self.sender.write(frames.goaway(self._highest, fault.code, str(fault)))
+            self.sender.write(frames.goaway(min(self._highest, self._last_accepted), fault.code, str(fault)))
             self.lost()
 
     def drain(self) -> None:
@@ -256,14 +258,13 @@ class Connection:
         """Reset streams of whose answers nothing left for too long. An answer that grows meanwhile is no progress."""
         still: dict[int, tuple[int, float]] = {}
         for stream in self.sender.blocked:
-            size = waiting_bytes(stream)
-            least, since = self._stuck.get(stream.id, (size, now))
-            if size < least:
-                least, since = size, now
+            sent, since = self._stuck.get(stream.id, (stream.sent, now))
+            if stream.sent > sent:
+                sent, since = stream.sent, now
             if now - since >= self._limits.stuck_seconds:
                 self._fail(Http2StreamError(stream.id, ErrorCode.ENHANCE_YOUR_CALM, "an answer that nobody reads"))
             else:
-                still[stream.id] = least, since
+                still[stream.id] = sent, since
         self._stuck = still
 
     # Receiving.
@@ -363,7 +364,7 @@ class Connection:
             except Http2StreamError as exc:
                 self._fail(exc)
                 stream = None
-        if not length and not flags & END_STREAM:
+        if length == padding and not flags & END_STREAM:
             self._costs(1.0)
         return stream
 
@@ -531,15 +532,23 @@ class Connection:
         if len(payload) % 6 or (flags & ACK and len(payload)):
             raise Http2ConnectionError(ErrorCode.FRAME_SIZE_ERROR, "SETTINGS of a wrong length")
         self._saw_settings = True
-        self._costs(1.0)
+        self._costs(max(1.0, len(payload) / frames.SETTING.size))
         if flags & ACK:
             self.settings_acknowledged = True
             return
+        first_window = self.sender.first_window
         for key, value in frames.SETTING.iter_unpack(payload):
+            if key == Setting.INITIAL_WINDOW_SIZE:
+                first_window = value
             self._set(key, value)
-        self.sender.write(frames.SETTINGS_ACK)
-        self.sender.resume(self.streams)
-        self._close_sent()
+        if first_window != self.sender.first_window:  # once a frame: it walks through all streams
+            self._costs(len(self.streams) * _COST_OF_A_RESIZE)
+            self.sender.resized(first_window, self.streams)
+            self.sender.write(frames.SETTINGS_ACK)
+            self.sender.resume()
+            self._close_sent()
+        else:
+            self.sender.write(frames.SETTINGS_ACK)
 
     def _set(self, key: int, value: int) -> None:
         if key == Setting.ENABLE_PUSH and value > 1:
@@ -547,7 +556,6 @@ class Connection:
         if key == Setting.INITIAL_WINDOW_SIZE:
             if value > LARGEST_WINDOW:
                 raise Http2ConnectionError(ErrorCode.FLOW_CONTROL_ERROR, f"INITIAL_WINDOW_SIZE {value}")
-            self.sender.resized(value, self.streams)
         elif key == Setting.MAX_FRAME_SIZE:
             if not LEAST_MAX_FRAME <= value <= MOST_MAX_FRAME:
                 raise Http2ConnectionError(ErrorCode.PROTOCOL_ERROR, f"MAX_FRAME_SIZE {value}")
@@ -597,8 +605,8 @@ class Connection:
 
     def _close_sent(self) -> None:
         """Streams whose last frame left now that windows opened."""
-        if self._closing:
-            for stream in [one for one in self._closing.values() if not one.pending]:
+        for stream in self.sender.take_emptied():
+            if stream.id in self._closing and not stream.pending:
                 self._finished(stream)
 
     def _is_idle(self, stream_id: int) -> bool:

@@ -32,7 +32,9 @@ class Sender:
     def __init__(self) -> None:
         self._out: list[bytes] = []
         self._window = FIRST_WINDOW
-        self._blocked: dict[int, Stream] = {}
+        self._by_own: dict[int, Stream] = {}
+        self._by_connection: dict[int, Stream] = {}
+        self._emptied: list[Stream] = []
         self._max_frame = LEAST_MAX_FRAME
         self._said_no_table = False
         self.urgent = False
@@ -51,8 +53,13 @@ class Sender:
 
     @property
     def blocked(self) -> tuple[Stream, ...]:
-        """Streams whose answers wait for a window."""
-        return tuple(self._blocked.values())
+        """Streams whose answers wait for a window, their own or the connection's."""
+        return (*self._by_own.values(), *self._by_connection.values())
+
+    def take_emptied(self) -> list[Stream]:
+        """Streams of which nothing waits any more, since the last call."""
+        emptied, self._emptied = self._emptied, []
+        return emptied
 
     def take(self) -> bytes:
         """Everything that is due, as one."""
@@ -97,7 +104,7 @@ class Sender:
         if stream.pending:
             self.waiting_bytes -= waiting_bytes(stream)
             stream.pending.clear()
-        self._blocked.pop(stream.id, None)
+        self._unblock(stream)
 
     def opened(self, stream: Stream | None, increment: int) -> None:
         """The client's WINDOW_UPDATE, of a stream or of the connection. Raises faults of type FLOW_CONTROL_ERROR."""
@@ -110,10 +117,12 @@ class Sender:
         if self._window + increment > LARGEST_WINDOW:
             raise Http2ConnectionError(ErrorCode.FLOW_CONTROL_ERROR, "connection window over 2^31-1")
         self._window += increment
-        for blocked in self.blocked:
-            if self._window <= 0:
-                break
-            self._flush(blocked)
+        self._flush_shared()
+
+    def _flush_shared(self) -> None:
+        """Use the connection's window. A stream that takes nothing of it waits for its own from then on."""
+        while self._window > 0 and self._by_connection:
+            self._flush(next(iter(self._by_connection.values())))
 
     def resized(self, first_window: int, streams: dict[int, Stream]) -> None:
         """The client's SETTINGS_INITIAL_WINDOW_SIZE changed; windows may become negative (section 6.9.2).
@@ -127,10 +136,11 @@ class Sender:
                 raise Http2ConnectionError(ErrorCode.FLOW_CONTROL_ERROR, "window over 2^31-1")
             stream.send_window += difference
 
-    def resume(self, streams: dict[int, Stream]) -> None:
-        """Send of each stream what its windows let out."""
-        for stream in tuple(streams.values()):
+    def resume(self) -> None:
+        """Send what windows let out that were resized."""
+        for stream in [one for one in self._by_own.values() if one.send_window > 0]:
             self._flush(stream)
+        self._flush_shared()
 
     def reframed(self, max_frame: int) -> None:
         """The client's SETTINGS_MAX_FRAME_SIZE."""
@@ -150,7 +160,7 @@ class Sender:
                 continue
             size = min(len(view), stream.send_window, self._window, self._max_frame)
             if size <= 0 and len(view):
-                self._blocked[stream.id] = stream
+                self._block(stream)
                 return
             self._part(stream, view[: max(0, size)], end=end and size == len(view))
             if size == len(view):
@@ -158,10 +168,25 @@ class Sender:
                 self.waiting_bytes -= _COST_OF_A_PART
             else:
                 pending[0] = (DATA, view[size:], end)
-        self._blocked.pop(stream.id, None)
+        if self._unblock(stream):
+            self._emptied.append(stream)
+
+    def _block(self, stream: Stream) -> None:
+        """It waits for the window that is shut: an update of the other need not look at it."""
+        shut, other = self._by_connection, self._by_own
+        if stream.send_window <= 0:
+            shut, other = other, shut
+        other.pop(stream.id, None)
+        shut[stream.id] = stream
+
+    def _unblock(self, stream: Stream) -> bool:
+        """It waits for no window. Whether it did."""
+        own, shared = self._by_own.pop(stream.id, None), self._by_connection.pop(stream.id, None)
+        return own is not None or shared is not None
 
     def _part(self, stream: Stream, view: memoryview, *, end: bool) -> None:
         stream.send_window -= len(view)
+        stream.sent += len(view)
         self._window -= len(view)
         self.waiting_bytes -= len(view)
         self._out.append(frame(DATA, END_STREAM if end else 0, stream.id, bytes(view)))

@@ -15,7 +15,8 @@ from ext_proc.transport.http2.headers import RequestHeaders
 class Stream:
     """An open or half-closed stream; a closed one is forgotten. `call` belongs to the connection's handler.
 
-    `heard`: something was answered on it. `pending` is what waits for a window, made for the few streams that wait.
+    `heard`: something was answered on it. `pending` is what waits for a window, made for the few streams that wait;
+    `sent` are bytes of those parts that left.
     """
 
     __slots__ = (
@@ -28,6 +29,7 @@ class Stream:
         "received",
         "request",
         "send_window",
+        "sent",
         "window",
     )  # fmt: skip
 
@@ -37,6 +39,7 @@ class Stream:
         self.ended_by_peer = self.heard = False
         self.announced = request.content_length
         self.received = 0
+        self.sent = 0
         self.window = window
         self.send_window = send_window
         self.pending: deque[tuple[int, memoryview, bool]] | None = None

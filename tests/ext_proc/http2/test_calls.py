@@ -56,3 +56,38 @@ def test_a_small_part_of_a_message_keeps_no_large_chunk_alive() -> None:
     (kept,) = calls.connection.streams[1].call.reading.chunks
     assert (bytes(kept), calls._buffered) == (b"part", 4)
     assert memoryview(memoryview(kept).obj).nbytes < 1_000
+
+
+def test_small_parts_of_a_message_are_put_together() -> None:
+    parts = [data(1, pack(">BI", 0, 200_000))] + [data(1, b"xy")] * 40_000
+    calls, _ = talk(headers(1), *parts)
+    assert calls.connection is not None
+    chunks = calls.connection.streams[1].call.reading.chunks
+    assert (sum(map(len, chunks)), calls._buffered) == (80_000, 80_000)
+    assert len(chunks) <= 3
+
+
+def test_small_and_large_parts_make_the_message_that_was_sent() -> None:
+    seen: list[bytes] = []
+
+    class Keeps(Quiet):
+        def message(self, pieces: list[bytes | memoryview]) -> None:
+            seen.append(b"".join(pieces))
+
+    calls = Calls(
+        {b"/service/Method": Keeps},
+        lambda _seconds, _callback: lambda: None,
+        lambda: None,
+        max_message_bytes=1 << 20,
+        max_buffered_bytes=1 << 20,
+    )
+    calls.connection = Connection(calls)
+    calls.connection.receive(b"".join((PREFACE, frames.settings({}), frames.SETTINGS_ACK, headers(1))), 0.0)
+    sent = [bytes((number % 251,)) * size for number, size in enumerate((1, 700, 1, 5_000, 3, 16_000, 9, 0, 40))]
+    raw = b"".join(pack(">BI", 0, len(one)) + one for one in sent)
+    at = 0
+    for size in (1, 2, 3, 500, 10, 4_000, 7, 1_024, 1_023, 9_000, 5, 16_000):
+        calls.connection.receive(data(1, raw[at : at + size]), 0.0)
+        at += size
+    assert at >= len(raw)
+    assert seen == sent

@@ -234,7 +234,7 @@ def test_every_call_gets_its_answers_and_nothing_is_left(seed: int, steps: list[
             assert (number, answers(world.got[number])) == (number, expected)
             assert world.status[number] == b"0"
     left = (world.server.streams, world.calls._buffered, world.timers, world.server._closing)
-    assert (left, world.server.sender._blocked) == (({}, 0, 0, {}), {})
+    assert (left, world.server.sender.blocked) == (({}, 0, 0, {}), ())
     assert world.gone <= len(world.reset)
 
 

@@ -9,8 +9,10 @@ import pytest
 from ext_proc.transport.http2 import frames
 from ext_proc.transport.http2.frames import (
     CONTINUATION,
+    DATA,
     END_HEADERS,
     HEADERS,
+    PADDED,
     PING,
     PRIORITY,
     RST_STREAM,
@@ -34,6 +36,7 @@ FLOODS: Final = {
     "priority": frame(PRIORITY, 0, 1, b"\0" * 5),
     "unknown type": frame(0x99, 0, 0, b""),
     "empty data": data(1, b""),
+    "data of padding alone": frame(DATA, PADDED, 1, b"\2\0\0"),
     "goaway": frame(frames.GOAWAY, 0, 0, b"\0" * 8),
 }
 
@@ -243,6 +246,94 @@ def test_a_client_that_vanished_is_let_go() -> None:
     client.connection.tick(150.0)
     assert client.goaway() is ErrorCode.NO_ERROR
     assert client.seen.names() == ["opened", "gone"]
+
+
+def windows(*sizes: int) -> bytes:
+    return frame(frames.SETTINGS, 0, 0, b"".join(frames.SETTING.pack(4, size) for size in sizes))
+
+
+def blocked(streams: int, *, window: int) -> Client:
+    """A client whose streams each have an answer that waits for a window."""
+    client = Client()
+    client.say(windows(window))
+    for number in range(1, 2 * streams, 2):
+        client.say(headers(number))
+        client.connection.send_data(client.stream(number), b"x" * 100)
+    client.answers()
+    return client
+
+
+def counted(client: Client, monkeypatch: pytest.MonkeyPatch, name: str) -> list[object]:
+    """Each call of a method of the sender, from now on."""
+    calls: list[object] = []
+    real = getattr(client.connection.sender, name)
+
+    def told(*of: object) -> object:
+        calls.append(of)
+        return real(*of)
+
+    monkeypatch.setattr(client.connection.sender, name, told)
+    return calls
+
+
+def test_a_frame_of_many_settings_costs_each_of_them() -> None:
+    client = Client()
+    client.say(windows(*[65_535] * MANY))
+    assert client.goaway() is CALM
+
+
+def test_windows_that_change_many_times_in_a_frame_change_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    client = blocked(50, window=0)
+    calls = counted(client, monkeypatch, "resized")
+    client.say(windows(*[1, 2] * 100, 7))
+    assert len(calls) == 1
+    assert [len(part.payload) for part in client.answers() if part.kind == DATA] == [7] * 50
+
+
+def test_changing_the_windows_of_many_streams_again_and_again_is_a_flood() -> None:
+    client = blocked(500, window=0)
+    for number in range(LIMITS.idle_frames // 5):
+        client.say(windows(number & 1))
+    assert client.goaway() is CALM
+
+
+def test_a_window_of_the_connection_costs_nothing_for_those_who_wait_for_their_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    client = blocked(50, window=0)
+    calls = counted(client, monkeypatch, "_flush")
+    client.say(frame(WINDOW_UPDATE, 0, 0, U32.pack(1)) * 100)
+    assert calls == []
+    client.say(frame(WINDOW_UPDATE, 0, 5, U32.pack(100)))
+    assert [(part.stream_id, len(part.payload)) for part in client.answers()] == [(5, 100)]
+
+
+def test_streams_share_the_window_of_the_connection_as_it_opens() -> None:
+    client = blocked(700, window=1_000)
+    assert sum(one.stream_id for one in client.answers()) == 0
+    waiting = len(client.connection.sender.blocked)
+    assert 0 < waiting < 700
+    client.say(frame(WINDOW_UPDATE, 0, 0, U32.pack(100 * waiting)))
+    assert client.connection.sender.blocked == ()
+    assert client.connection.sender.waiting_bytes == 0
+
+
+def test_a_last_stream_that_was_told_does_not_grow() -> None:
+    client = Client()
+    client.connection.refuse_more()
+    client.say(headers(1), headers(3), headers(2))
+    told = [int.from_bytes(part.payload[:4], "big") for part in client.answers() if part.kind == frames.GOAWAY]
+    assert told == [0, 0]
+
+
+def test_an_answer_that_moves_is_not_stuck_though_as_much_is_added_to_it() -> None:
+    client = blocked(1, window=0)
+    for second in range(1, 120):
+        client.now = float(second)
+        client.connection.send_data(client.stream(1), b"x" * 100)
+        client.say(frame(WINDOW_UPDATE, 0, 1, U32.pack(100)))
+        client.connection.tick(client.now)
+    assert client.resets() == {}
 
 
 def test_a_bucket_refills_to_its_size() -> None:
