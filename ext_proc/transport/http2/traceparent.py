@@ -7,25 +7,50 @@ fields of W3C Trace Context is the same bytes for each call.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
+from hpack.huffman_constants import REQUEST_CODES, REQUEST_CODES_LENGTH
 from hpack.huffman_table import decode_huffman
 
+TRACEPARENT: Final = b"traceparent"
+TRACESTATE: Final = b"tracestate"
 HUFFMAN_TRACEPARENT: Final = bytes.fromhex("4d83216b1d85a93f")
 """By RFC 7541, appendix B, as the next one; a test compares both with the library's encoder."""
 HUFFMAN_TRACESTATE: Final = bytes.fromhex("4d83215091a4bf")
-_NAMES: Final = {
-    b"traceparent": True,
-    b"tracestate": False,
-    HUFFMAN_TRACEPARENT: True,
-    HUFFMAN_TRACESTATE: False,
-}
 _HUFFMAN: Final = 0x80
+_NAMES: Final = {
+    bytes((len(TRACEPARENT),)) + TRACEPARENT: True,
+    bytes((len(TRACESTATE),)) + TRACESTATE: False,
+    bytes((_HUFFMAN | len(HUFFMAN_TRACEPARENT),)) + HUFFMAN_TRACEPARENT: True,
+    bytes((_HUFFMAN | len(HUFFMAN_TRACESTATE),)) + HUFFMAN_TRACESTATE: False,
+}
 _LONG: Final = 0x7F
 LONGEST: Final = _LONG
 """Bytes of a string whose length takes one byte, that byte included."""
+LONGEST_DECODED: Final = (LONGEST - 1) * 8 // 5
+"""Bytes that such a string says at most: the shortest code has five bits."""
 _ZEROS_UNSAMPLED: Final = 11
 """Zero bits at the end of `-00`: `-` is 010110, `0` is 00000. `-01` ends in ten of them and ones, which pad as well."""
+_ALPHABET: Final = b"0123456789abcdef-"
+
+
+def _automaton() -> tuple[list[bytes], frozenset[int]]:
+    """Reads codes of `_ALPHABET`, a byte a step: rows by state, of the state that each byte leads to, and final states.
+
+    A state is the bits of a code that has begun, or of padding: at most seven ones (RFC 7541, section 5.2). 0 is none.
+    """
+    codes = {f"{REQUEST_CODES[char]:0{REQUEST_CODES_LENGTH[char]}b}" for char in _ALPHABET}
+    padding = {"1" * size for size in range(8)}
+    states = sorted({code[:size] for code in codes for size in range(len(code))} | padding)
+    number = {bits: at for at, bits in enumerate(states)} | dict.fromkeys(codes, 0)
+    dead = len(states)
+    rows = [bytes(number.get(bits + bit, dead) for bit in "01") for bits in states] + [bytes((dead, dead))]
+    for _ in ("two bits", "four bits", "eight bits"):
+        rows = [b"".join(rows[then] for then in row) for row in rows]
+    return rows, frozenset(number[bits] for bits in padding)
+
+
+_ROWS, _FINAL = _automaton()
 
 
 class Literal:
@@ -42,8 +67,18 @@ class Literal:
         return len(self._data)
 
     @property
+    def plain(self) -> bool:
+        """Whether it is nothing but lower-case hexadecimal digits and `-`, and its code whole."""
+        data, state, rows = self._data, 0, _ROWS
+        if not data[0] & _HUFFMAN:
+            return not data[1:].translate(None, _ALPHABET)
+        for byte in data[1:]:
+            state = rows[state][byte]
+        return state in _FINAL
+
+    @property
     def unsampled(self) -> bool:
-        """Whether it is a traceparent that ends in `-00`, told from its last bits. False where that takes decoding."""
+        """Whether a traceparent ends in `-00`, told from its last bits. Of what is no traceparent, anything."""
         data = self._data
         if not data[0] & _HUFFMAN:
             return data.endswith(b"-00")
@@ -57,16 +92,28 @@ class Literal:
         return decode_huffman(data[1:]) if data[0] & _HUFFMAN else data[1:]
 
 
-def split(block: bytes) -> tuple[bytes, Literal | None] | None:
-    """The block without the values of the fields of a trace, and the traceparent, if any.
+class Parts(NamedTuple):
+    """A block without the values of the fields of a trace: the last traceparent, and others of either name."""
 
-    None for a block that changes the dynamic table, or of which a part takes more than one byte to tell its length.
-    Indexed fields and literals without indexing change nothing (sections 6.1, 6.2.2 and 6.2.3).
+    key: bytes
+    trace: Literal | None
+    others: list[Literal]
+
+    @property
+    def cuts(self) -> int:
+        """Values that were left out."""
+        return len(self.others) + (self.trace is not None)
+
+
+def split(block: bytes) -> Parts | None:
+    """What a block is but for the values of its trace. Two blocks of one key have the same fields, those aside.
+
+    None for a block that may change the dynamic table, or that has a string of more than 126 bytes, or an index over
+    142 of a name (126 of a field). Indexed fields and literals without indexing change nothing (RFC 7541, sections
+    6.1, 6.2.2 and 6.2.3).
     """
     at, end = 0, len(block)
-    trace: Literal | None = None
-    kept: list[bytes] = []
-    begin = 0
+    cuts: list[tuple[int, int, bool]] = []
     while at < end:
         first = block[at]
         at += 1
@@ -74,24 +121,35 @@ def split(block: bytes) -> tuple[bytes, Literal | None] | None:
             if first == 0xFF:
                 return None
             continue
-        if first & 0xE0 or first & 0x0F == 0x0F:
+        if first & 0xE0:
             return None
         is_trace: bool | None = None
-        if not first:
-            name_end = _behind(block, at)
-            is_trace = _NAMES.get(block[at + 1 : name_end]) if name_end else None
-            at = name_end
-        elif first == 0x10:
-            at = _behind(block, at)
+        index = first & 0x0F
+        if not index:
+            name, at = at, _behind(block, at)
+            is_trace = None if first else _NAMES.get(block[name:at])
+        elif index == 0x0F:  # fifteen and more: one more byte has the rest (section 5.1)
+            at = at + 1 if at < end and block[at] < 0x80 else 0
         value_end = _behind(block, at) if at else 0
         if not value_end:
             return None
         if is_trace is not None:
-            kept.append(block[begin:at])
-            begin = value_end
-            trace = Literal(block[at:value_end], at) if is_trace else trace
+            cuts.append((at, value_end, is_trace))
         at = value_end
-    return (b"".join(kept) + block[begin:] if kept else block), trace
+    return _parted(block, cuts) if cuts else Parts(block, None, [])
+
+
+def _parted(block: bytes, cuts: list[tuple[int, int, bool]]) -> Parts:
+    """Without the values from one place to another; whether each is a traceparent. The last of these is the trace."""
+    kept, values, begin, trace = [], [], 0, None
+    for at, value_end, is_trace in cuts:
+        kept.append(block[begin:at])
+        begin = value_end
+        value = Literal(block[at:value_end], at)
+        values.append(value)
+        trace = value if is_trace else trace
+    kept.append(block[begin:])
+    return Parts(b"".join(kept), trace, [value for value in values if value is not trace])
 
 
 def _behind(block: bytes, at: int) -> int:

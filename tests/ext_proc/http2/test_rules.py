@@ -189,6 +189,15 @@ STREAM_ERRORS: Final = {
     "8.3.1 no :scheme": ([headers(1, without(":scheme"))], E.PROTOCOL_ERROR),
     "8.3.1 no :path": ([headers(1, without(":path"))], E.PROTOCOL_ERROR),
     "8.3.1 an empty :path": ([headers(1, ((":path", ""), *without(":path")))], E.PROTOCOL_ERROR),
+    "8.2.1 a line break in :authority": ([headers(1, ((":authority", "a\r\nb"), *without(":authority")))], E.PROTOCOL_ERROR),
+    "8.2.1 a line break in :path": ([headers(1, ((":path", "/a\r\nb"), *without(":path")))], E.PROTOCOL_ERROR),
+    "8.2.1 a :path that ends with a space": ([headers(1, ((":path", "/a "), *without(":path")))], E.PROTOCOL_ERROR),
+    "8.2.1 a :scheme that begins with a space": ([headers(1, ((":scheme", " http"), *without(":scheme")))], E.PROTOCOL_ERROR),
+    "8.3.1 a :method with a space": ([headers(1, ((":method", "PO ST"), *without(":method")))], E.PROTOCOL_ERROR),
+    "8.3.1 a :path with a space": ([headers(1, ((":path", "/a b"), *without(":path")))], E.PROTOCOL_ERROR),
+    "8.3.1 an :authority with a space": ([headers(1, ((":authority", "a b"), *without(":authority")))], E.PROTOCOL_ERROR),
+    "8.3.1 a :path of http that does not begin with a slash": ([headers(1, ((":path", "service/Method"), *without(":path")))], E.PROTOCOL_ERROR),
+    "8.3.1 the :path * of another method than OPTIONS": ([headers(1, ((":path", "*"), *without(":path")))], E.PROTOCOL_ERROR),
 }  # fmt: skip
 
 IGNORED: Final = {
@@ -218,6 +227,8 @@ IGNORED: Final = {
     "6.5.2 an unknown setting": [setting(0x99, 1)],
     "6.7 an acknowledged PING": [frame(PING, ACK, 0, b"12345678")],
     "6.8 GOAWAY of the client": [frame(GOAWAY, 0, 0, b"\0" * 8)],
+    "8.3.1 OPTIONS of a whole server": [headers(1, ((":method", "OPTIONS"), (":path", "*"), *without(":path")[1:]))],
+    "8.3.1 a :path of a scheme that is not of the web": [headers(1, ((":scheme", "urn"), (":path", "a:b"), *REQUEST[:1], *REQUEST[3:]))],
 }  # fmt: skip
 
 
