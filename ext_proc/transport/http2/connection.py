@@ -572,7 +572,7 @@ class Connection:
         self._costs(1.0)
         if not flags & ACK:
             self.sender.write(frames.frame(frames.PING, ACK, 0, bytes(payload)))
-        elif self._announced and payload == _DRAIN:
+        elif self._announced and bytes(payload) == _DRAIN:
             self.drained = True
 
     def _on_goaway(self, stream_id: int, _: int, payload: memoryview) -> None:
