@@ -128,8 +128,6 @@ class WireServer:
         self._stopped = True
         for client in tuple(self._clients):
             client.end()
-        await asyncio.sleep(0)  # uvloop writes at the end of a turn what it was given in it
-        for client in tuple(self._clients):
             client.abort()
         if self._ticks is not None:
             self._ticks.cancel()

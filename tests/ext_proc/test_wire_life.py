@@ -259,9 +259,9 @@ async def test_a_client_that_half_closes_its_socket_and_reads_nothing_is_cut() -
 
 @on_both_loops
 async def test_a_client_that_half_closes_its_socket_hears_what_was_due() -> None:
-    async with serving() as running, connected(running, HELLO) as peer:
-        await running.alone()
-        peer.say(headers(1, PROCESS), data(1, ASK, end=True))
+    async with serving() as running, connected(running, HELLO, request(1)) as peer:
+        await peer.hears(answers)
+        peer.say(data(1, b"", end=True))  # its answer leaves with what is sent next, or after some patience
         peer.half_close()
         await peer.hears_the_end()
         assert answers(peer.heard) == [1]
@@ -499,7 +499,7 @@ async def test_a_client_whose_handshake_ends_while_the_server_stops_is_cut_with_
         await late.join(HELLO, request(1))
         await late.hears(answers)
         await running.server.stop(0)  # as at the end of the grace
-        await late.hears_the_end()
+        assert last_streams(await late.hears_the_end()) == [LARGEST_WINDOW, 1]
         await asyncio.wait_for(stopping, 15)
         await running.nobody()
         first.leave()
