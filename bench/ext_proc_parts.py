@@ -36,7 +36,7 @@ from ext_proc.transport.grpc_calls import Calls
 from ext_proc.transport.grpcio import ByteSession
 from ext_proc.transport.http2 import frames
 from ext_proc.transport.http2.connection import Connection
-from ext_proc.transport.wire import _Process
+from ext_proc.transport.methods import Process
 from ext_proc.view import FleetView
 from tidegate.domain.sample import EndpointSample, Status
 from tidegate.domain.topology import Cluster, Endpoint, Topology
@@ -113,7 +113,7 @@ class Wire:
 
     def __init__(self, world: World, new_session: Callable[[], ByteSession]) -> None:
         calls = Calls(
-            {METHOD: lambda call: _Process(call, new_session(), world.metrics)},
+            {METHOD: lambda call: Process(call, new_session(), world.metrics)},
             lambda _seconds, _callback: lambda: None,
             lambda: None,
             max_message_bytes=2 * LIMIT_BYTES,

@@ -20,7 +20,7 @@ from ext_proc.tokens import TokenBook
 from ext_proc.transport.grpc_calls import Calls
 from ext_proc.transport.http2 import frames
 from ext_proc.transport.http2.connection import Connection
-from ext_proc.transport.wire import _Process
+from ext_proc.transport.methods import Process
 from tests.ext_proc.http2.client import headers
 from tidegate.domain.errors import ProtocolViolation
 
@@ -161,7 +161,7 @@ class Wire:
 
         metrics = ExtProcMetrics(CollectorRegistry(), TokenBook([]))
         calls = Calls(
-            {b"/service/Method": lambda call: _Process(call, Session(decide), metrics)},
+            {b"/service/Method": lambda call: Process(call, Session(decide), metrics)},
             lambda _seconds, _callback: lambda: None,
             lambda: None,
             max_message_bytes=64 * MIB,

@@ -23,7 +23,7 @@ from ext_proc.transport.http2.frames import (
     frame,
     settings,
 )
-from ext_proc.transport.wire import _Process
+from ext_proc.transport.methods import Process
 from tests.ext_proc.http2.client import REQUEST, headers
 from tests.ext_proc.parts import Picker, body_message
 
@@ -71,7 +71,7 @@ def test_a_stream_leaves_no_cycle(picker: Picker, end: str) -> None:
     message = body_message(json.dumps(BODIES["routed"]).encode())
     framed = pack(">BI", 0, len(message)) + message
     calls = Calls(
-        {METHOD: lambda call: _Process(call, picker.session(), picker.metrics)},
+        {METHOD: lambda call: Process(call, picker.session(), picker.metrics)},
         lambda _seconds, _callback: lambda: None,
         lambda: None,
         max_message_bytes=1 << 20,
