@@ -26,7 +26,7 @@ class Quiet:
     def gone(self) -> None: ...
 
 
-def talk(*parts: bytes) -> tuple[Calls, list[str]]:
+def talk(*parts: bytes, method: type[Quiet] = Quiet) -> tuple[Calls, list[str]]:
     timers: list[str] = []
 
     def after(seconds: float, callback: Callable[[], None]) -> Callable[[], object]:
@@ -34,7 +34,7 @@ def talk(*parts: bytes) -> tuple[Calls, list[str]]:
         return timers.pop
 
     calls = Calls(
-        {b"/service/Method": Quiet}, after, lambda: None, max_message_bytes=1 << 20, max_buffered_bytes=1 << 20
+        {b"/service/Method": method}, after, lambda: None, max_message_bytes=1 << 20, max_buffered_bytes=1 << 20
     )
     calls.connection = Connection(calls)
     calls.connection.receive(b"".join((PREFACE, frames.settings({}), frames.SETTINGS_ACK, *parts)), 0.0)
@@ -74,15 +74,8 @@ def test_small_and_large_parts_make_the_message_that_was_sent() -> None:
         def message(self, pieces: list[bytes | memoryview]) -> None:
             seen.append(b"".join(pieces))
 
-    calls = Calls(
-        {b"/service/Method": Keeps},
-        lambda _seconds, _callback: lambda: None,
-        lambda: None,
-        max_message_bytes=1 << 20,
-        max_buffered_bytes=1 << 20,
-    )
-    calls.connection = Connection(calls)
-    calls.connection.receive(b"".join((PREFACE, frames.settings({}), frames.SETTINGS_ACK, headers(1))), 0.0)
+    calls, _ = talk(headers(1), method=Keeps)
+    assert calls.connection is not None
     sent = [bytes((number % 251,)) * size for number, size in enumerate((1, 700, 1, 5_000, 3, 16_000, 9, 0, 40))]
     raw = b"".join(pack(">BI", 0, len(one)) + one for one in sent)
     at = 0
