@@ -41,6 +41,7 @@ class FakeDriver:
     def __init__(self, folder: Path):
         self.path = folder / "nvml.script"
         self.log = folder / "nvml.script.log"
+        self._hangs = folder / "nvml.script.hangs"
         self.write({})
 
     def write(self, script):
@@ -57,6 +58,11 @@ class FakeDriver:
     def count(self, *symbols):
         """Calls so far of any of these symbols, at any place."""
         return sum(count for (symbol, _), count in self.calls().items() if symbol in symbols)
+
+    def hangs(self, symbol):
+        """How many calls of this symbol came to hang, be it for a while."""
+        log = self._hangs.read_text() if self._hangs.exists() else ""
+        return sum(line.split()[1] == symbol for line in log.splitlines())
 
     def pids(self):
         """Processes that have called the driver."""

@@ -6,7 +6,7 @@
  * PLACE is - (no card), 3 (the card at index 3) or 3.1 (its MIG device in slot 1). The last line that fits answers;
  * FROM_CALL counts the calls of that symbol at that place in this process, from 1. What no line answers is
  * NVML_ERROR_NOT_SUPPORTED. HANG_SECONDS below 0 lasts until the line changes. CODE -1 is a segmentation fault.
- * Each call is appended to the file's name plus .log as PID SYMBOL PLACE.
+ * Each call is appended to the file's name plus .log as PID SYMBOL PLACE, and to its name plus .hangs once it hangs.
  *
  * With -DOLD the library is one from before MIG and memory version 2. */
 #include <signal.h>
@@ -35,9 +35,9 @@ static int count_call(const char *symbol, const char *place) {
     return ++counters[i].calls;
 }
 
-static void log_call(const char *symbol, const char *place) {
+static void log_call(const char *ending, const char *symbol, const char *place) {
     char name[512];
-    snprintf(name, sizeof name, "%s.log", getenv("TIDEGATE_FAKE_NVML"));
+    snprintf(name, sizeof name, "%s%s", getenv("TIDEGATE_FAKE_NVML"), ending);
     FILE *log = fopen(name, "a");
     if (!log) return;
     fprintf(log, "%d %s %s\n", getpid(), symbol, place);
@@ -67,8 +67,9 @@ static void look_up(const char *symbol, const char *place, int call, struct answ
 
 static int ask_at(const char *symbol, const char *place, struct answer *a) {
     int call = count_call(symbol, place);
-    log_call(symbol, place);
+    log_call(".log", symbol, place);
     look_up(symbol, place, call, a);
+    if (a->hang) log_call(".hangs", symbol, place);
     for (double slept = 0; a->hang < 0 || slept < a->hang; slept += 0.01) {
         usleep(10000);
         look_up(symbol, place, call, a);

@@ -25,7 +25,7 @@ async def test_case(case, driver, reader):
     expected = {"nvml": case["nvml"], "gpus": case["gpus"]}
     gpus = reader()
     try:
-        await until(lambda: told(gpus.latest()) == expected, deadline_seconds=10)
+        await until(lambda: told(gpus.latest()) == expected)
     except AssertionError:
         assert expected == told(gpus.latest())
     for engine in case["engines"]:
