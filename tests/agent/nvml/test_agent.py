@@ -12,9 +12,10 @@ import pytest
 from aiohttp import web
 
 from metrics_agent.app import serve_on
-from metrics_agent.gpu import NvmlState
+from metrics_agent.gpu import NvmlState, process
 from tests.agent.nvml.cards import GIB, card, fail, hang, uuid
 from tests.agent.nvml.fake import INITS, LIBRARY
+from tests.agent.nvml.workers import NEVER, worker_with
 from tests.conftest import until
 from tests.ports import take_free_port
 from tidegate.domain.sample import Status
@@ -27,6 +28,8 @@ PAGE = (
     b'vllm:num_requests_running{model_name="m",engine="0"} 3\nvllm:num_requests_waiting{model_name="m",engine="0"} 0\n'
 )
 CARDS = [card(0), card(1)]
+SETTINGS = AgentSettings(node="n", interval_ms=50, timeout_ms=30_000, sample_ttl_ms=60_000)
+"""A busy machine loses no engine, and its samples do not expire."""
 
 
 @pytest.fixture
@@ -58,29 +61,39 @@ async def store(engine, reader, driver):
     address, _ = engine
     topology = Topology(clusters=(Cluster("c", ("m",), endpoints=(Endpoint(address, gpus=(0, 1)),)),))
     one = MemoryStore(now_ms)
-    settings = AgentSettings(node="n", interval_ms=50)
-    agent = asyncio.create_task(serve_on(one, topology, settings, reader(deadline_seconds=0.5)))
+    agent = asyncio.create_task(serve_on(one, topology, SETTINGS, reader(deadline_seconds=0.5)))
     yield one
     os.kill(os.getpid(), signal.SIGTERM)
-    await asyncio.wait_for(agent, 10)
+    await asyncio.wait_for(agent, 60)
+
+
+@pytest.fixture(autouse=True)
+def once(monkeypatch):
+    """No process is replaced, and no lost card looked for again, as long as a test takes."""
+    monkeypatch.setattr(process, "WORKER", worker_with(LOST_SECONDS=NEVER))
+    monkeypatch.setattr(process, "RESTART_SECONDS", (600.0, 2.0, 600.0))
 
 
 async def the_node_is(store, state):
+    found = []
+
     async def holds():
-        nodes = await store.nodes()
-        return bool(nodes) and nodes[0].nvml == state
+        found[:] = [node for node in await store.nodes() if node.nvml == state]
+        return found
 
     await until(holds, what=f"node is {state}")
-    return (await store.nodes())[0]
+    return found[0]
 
 
 async def the_sample(store, condition):
+    found = []
+
     async def holds():
-        samples = await store.samples()
-        return bool(samples) and condition(samples[0])
+        found[:] = filter(condition, await store.samples())
+        return found
 
     await until(holds, what="sample")
-    return (await store.samples())[0]
+    return found[0]
 
 
 async def seconds_of_ten(store, scrapes):
@@ -130,16 +143,19 @@ async def test_trouble_of_the_driver_is_told_and_engines_are_sampled_on(
     threads, processes = threading.active_count(), len(driver.pids())
     usual_seconds = await seconds_of_ten(store, scrapes)
 
+    async def keep_their_pace():
+        return await seconds_of_ten(store, scrapes) < 3 * usual_seconds + 1
+
     driver.write(script)
     await the_node_is(store, state)
     await the_sample(store, lambda s: (s.vram_free_bytes is not None) is memory_is_known)
     inits = driver.count(*INITS)
-    assert await seconds_of_ten(store, scrapes) < 3 * usual_seconds + 1  # other work on the machine is no fault
+    await until(keep_their_pace, what="scrapes at their pace")  # what else is busy here passes, a hang does not
     assert (threads, processes) == (threading.active_count(), len(driver.pids()))
     assert driver.count(*INITS) <= inits + 1
 
     expected = Status.DRAINING if state == "gpu_lost" else Status.READY
-    assert (await store.samples())[0].status is expected
+    await the_sample(store, lambda s: s.status is expected)
 
 
 async def test_lost_card_is_named_and_the_other_goes_on(store, driver):
@@ -159,10 +175,10 @@ async def test_node_without_a_library_samples_its_engines(engine, reader, tmp_pa
     address, scrapes = engine
     topology = Topology(clusters=(Cluster("c", ("m",), endpoints=(Endpoint(address, gpus=(0,)),)),))
     store = MemoryStore(now_ms)
-    agent = asyncio.create_task(serve_on(store, topology, AgentSettings(node="n", interval_ms=50), reader()))
+    agent = asyncio.create_task(serve_on(store, topology, SETTINGS, reader()))
     node = await the_node_is(store, NvmlState.NO_LIBRARY)
     assert node.gpus == {}
     await the_sample(store, lambda s: s.status is Status.READY)
     await seconds_of_ten(store, scrapes)
     os.kill(os.getpid(), signal.SIGTERM)
-    await asyncio.wait_for(agent, 10)
+    await asyncio.wait_for(agent, 60)

@@ -7,31 +7,35 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 
 import pytest
 
 from metrics_agent import app
 from metrics_agent.gpu import NvmlState, process, worker
-from metrics_agent.gpu.process import WORKER, NvmlGpus
+from metrics_agent.gpu.errors import GpuError
+from metrics_agent.gpu.process import NvmlGpus
 from tests.agent.nvml.cards import GIB, card, fail, hang, mig_device, uuid
 from tests.agent.nvml.fake import INITS, LIBRARY
+from tests.agent.nvml.workers import IMPATIENT, PATIENT
 from tests.conftest import until, wait_until
 from tests.processes import alive
 
 MEMORY = "nvmlDeviceGetMemoryInfo_v2"
-IMPATIENT = """
-from metrics_agent.gpu import worker
-worker.RETRY_SECONDS = worker.LOST_SECONDS = (0.05, 0.2)
-worker.main()
-"""
 
 
 @pytest.fixture
 def impatient(monkeypatch):
     """Retries of worker and process within a fifth of a second."""
-    monkeypatch.setattr(process, "WORKER", ("-c", IMPATIENT))
+    monkeypatch.setattr(process, "WORKER", IMPATIENT)
     monkeypatch.setattr(process, "RESTART_SECONDS", (0.05, 2.0, 0.2))
+
+
+@pytest.fixture
+def unhurried(monkeypatch):
+    """However busy the machine: an end is waited for, and nothing is tried again."""
+    monkeypatch.setattr(process, "WORKER", PATIENT)
+    monkeypatch.setattr(process, "STOP_SECONDS", 60.0)
+    monkeypatch.setattr(process, "RESTART_SECONDS", (600.0, 2.0, 600.0))
 
 
 async def reads(gpus, state=NvmlState.OK):
@@ -44,7 +48,7 @@ async def sweeps(driver, more=3):
     await until(lambda: driver.count("nvmlDeviceGetCount_v2") >= goal)
 
 
-async def test_driver_is_initialised_once_and_shut_down_at_the_end(driver):
+async def test_driver_is_initialised_once_and_shut_down_at_the_end(driver, unhurried):
     driver.write({"cards": [card(0)]})
     gpus = NvmlGpus(interval_seconds=0.001)
     gpus.start()
@@ -53,7 +57,7 @@ async def test_driver_is_initialised_once_and_shut_down_at_the_end(driver):
     assert (driver.count(*INITS), driver.count("nvmlShutdown")) == (1, 1)
 
 
-async def test_stop_before_the_first_reading_ends_the_process(driver):
+async def test_stop_before_the_first_reading_ends_the_process(driver, unhurried):
     gpus = NvmlGpus(interval_seconds=0.1)
     gpus.start()
     await gpus.stop()
@@ -61,7 +65,7 @@ async def test_stop_before_the_first_reading_ends_the_process(driver):
     await gpus.stop()  # once more does nothing
 
 
-async def test_stop_ends_a_process_that_has_not_called_the_driver_yet(driver, monkeypatch):
+async def test_stop_ends_a_process_that_has_not_called_the_driver_yet(driver, unhurried, monkeypatch):
     monkeypatch.setattr(process, "WORKER", ("-c", "import time; time.sleep(60)"))
     gpus = NvmlGpus(interval_seconds=0.1)
     gpus.start()
@@ -98,7 +102,7 @@ async def test_what_a_card_does_not_support_is_asked_once(driver, reader):
     del only_one_lacks_power["milliwatts"]
     driver.write({"cards": [only_one_lacks_power, card(1)]})
     reader()
-    await sweeps(driver, 20)
+    await sweeps(driver, 21)  # the last of them may have only begun
     calls = driver.calls()
     assert calls["nvmlDeviceGetPowerUsage", "0"] == 1
     assert calls["nvmlDeviceGetPowerUsage", "1"] >= 20
@@ -117,10 +121,10 @@ async def test_refused_mig_devices_are_asked_for_once(driver, reader):
 async def test_mig_device_of_a_card_that_refuses_its_mode_is_read_on(driver, reader):
     driver.write({"cards": [card(0, mig={"3": mig_device(3)})], "calls": [fail("nvmlDeviceGetMigMode", "0", 4)]})
     gpus = reader()
-    await sweeps(driver, 20)
+    await sweeps(driver, 21)
     assert driver.calls()["nvmlDeviceGetMigDeviceHandleByIndex", "0.3"] >= 20
     assert driver.calls()["nvmlDeviceGetMigDeviceHandleByIndex", "0.2"] == 1
-    assert mig_device(3)["uuid"] in gpus.latest().gpus
+    await until(lambda: mig_device(3)["uuid"] in gpus.latest().gpus)
 
 
 async def test_empty_slot_of_a_card_that_tells_its_mode_is_asked_again(driver, reader):
@@ -135,6 +139,7 @@ async def test_empty_slot_of_a_card_that_tells_its_mode_is_asked_again(driver, r
 async def test_memory_version_that_fails_is_asked_once(driver, reader, code):
     driver.write({"cards": [card(0)], "calls": [fail(MEMORY, "0", code)]})
     gpus = reader()
+    await reads(gpus)
     await sweeps(driver, 10)
     assert gpus.latest().gpus[uuid(0)]["memory_api"] == "v1"
     assert driver.calls()[MEMORY, "0"] == 1
@@ -163,13 +168,15 @@ async def test_passing_error_leaves_its_field_unknown_and_is_asked_again(driver,
 async def test_hung_call_is_stale_then_hung_then_recovers_by_itself(driver, reader, symbol):
     script = {"cards": [card(0)]}
     driver.write(script)
-    gpus = reader(deadline_seconds=1.0)
+    gpus = reader(deadline_seconds=60.0)
     await reads(gpus)
     threads = threading.active_count()
 
     driver.write(script | {"calls": [hang(symbol)]})
+    await until(lambda: driver.hangs(symbol), what="the hang")
     await reads(gpus, NvmlState.STALE)
     assert gpus.latest().gpus[uuid(0)]["vram_free_bytes"] == 60 * GIB  # still told, with its time
+    gpus._deadline = 0.0  # as if it were over
     await reads(gpus, NvmlState.HUNG)
     assert gpus.latest().gpus == {uuid(0): {"index": 0, "name": "A card", "reason": "hung"}}
     before = driver.calls()
@@ -177,6 +184,7 @@ async def test_hung_call_is_stale_then_hung_then_recovers_by_itself(driver, read
         gpus.latest()
     assert (before, threads) == (driver.calls(), threading.active_count())  # one call is out, and stays the only one
 
+    gpus._deadline = 60.0
     driver.write(script)
     await reads(gpus)
     assert (len(driver.pids()), driver.count(*INITS)) == (1, 1)
@@ -194,19 +202,20 @@ async def test_driver_that_hangs_at_its_initialisation_is_hung_and_recovers(driv
 
 
 @pytest.mark.parametrize("call", [hang(MEMORY), hang("nvmlInitWithFlags", "-"), hang("nvmlShutdown", "-")])
-async def test_stop_leaves_a_hung_driver_within_two_seconds(driver, call):
+async def test_stop_leaves_a_driver_that_hangs_for_ever(driver, call):
     driver.write({"cards": [card(0)], "calls": [call]})
-    gpus = NvmlGpus(0.02, deadline_seconds=0.2)
+    gpus = NvmlGpus(0.02, deadline_seconds=60.0)
     gpus.start()
-    state = NvmlState.OK if call["symbol"] == "nvmlShutdown" else NvmlState.HUNG
-    await reads(gpus, state)
-    began = time.monotonic()
+    if call["symbol"] == "nvmlShutdown":
+        await reads(gpus)
+    else:
+        await until(lambda: driver.hangs(call["symbol"]), what="the hang")
     await gpus.stop()
-    assert time.monotonic() - began < process.STOP_SECONDS + 1
     await until(lambda: not any(map(alive, driver.pids())))
 
 
 def test_everything_that_hangs_is_left_within_two_seconds():
+    """What these constants bound does hang in the test before."""
     stop_seconds = process.STOP_SECONDS + process.LAST_SECONDS
     assert worker.LEAVE_SECONDS < process.STOP_SECONDS
     assert max(stop_seconds, app.LEAVE_SECONDS) < app.END_SECONDS
@@ -216,31 +225,31 @@ def test_everything_that_hangs_is_left_within_two_seconds():
 @pytest.mark.parametrize("how", ["sigterm", "parent"])
 def test_worker_finishes_its_call_and_shuts_nvml_down(driver, how):
     driver.write({"cards": [card(0)], "calls": [hang(MEMORY, seconds=0.3, from_call=2)]})
-    command = [sys.executable, *WORKER, "0.01"]
+    command = [sys.executable, *PATIENT, "0.01"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as worker:
-        wait_until(lambda: driver.calls()[MEMORY, "0"] == 2)  # it is in the call that takes a while
+        wait_until(lambda: driver.hangs(MEMORY), what="the call that takes a while")
         if how == "sigterm":
             worker.send_signal(signal.SIGTERM)
         else:
             worker.stdin.close()
         worker.stdout.read()
-        assert worker.wait(timeout=10) == 0
+        assert worker.wait(timeout=60) == 0
     assert driver.count("nvmlShutdown") == 1
 
 
 def test_worker_leaves_ctrl_c_to_the_agent(driver):
     driver.write({"cards": [card(0)]})
-    command = [sys.executable, *WORKER, "0.01"]
+    command = [sys.executable, *PATIENT, "0.01"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL) as worker:
         wait_until(lambda: driver.count("nvmlDeviceGetCount_v2") > 2)
         seen = driver.count("nvmlDeviceGetCount_v2")
         worker.send_signal(signal.SIGINT)
         wait_until(lambda: driver.count("nvmlDeviceGetCount_v2") > seen + 2)
         worker.stdin.close()
-        assert worker.wait(timeout=10) == 0
+        assert worker.wait(timeout=60) == 0
 
 
-async def test_driver_that_crashes_is_told_and_its_process_is_not_replaced_at_once(driver, reader):
+async def test_driver_that_crashes_is_told_and_its_process_is_not_replaced_at_once(driver, unhurried, reader):
     script = {"cards": [card(0)]}
     driver.write(script)
     gpus = reader()
@@ -284,13 +293,24 @@ async def test_driver_that_is_not_loaded_is_asked_again_by_the_same_process(driv
     assert len(driver.pids()) == 1
 
 
-async def test_retries_grow_rare(driver, reader):
-    driver.write({"calls": [fail("nvmlInitWithFlags", "-", 9)]})
-    gpus = reader()
-    await reads(gpus, NvmlState.DRIVER_NOT_LOADED)
-    await until(lambda: driver.count(*INITS) == 2)
-    assert len(driver.pids()) == 1
-    assert driver.count(*INITS) == 2  # 2 s later, and 4 s after that
+class Waits(list):
+    """Stands for the event that ends a worker, after seven waits; no time passes."""
+
+    def is_set(self):
+        return len(self) == 7
+
+    wait = list.append
+
+
+def test_retries_grow_rare_and_each_is_announced(monkeypatch):
+    def refuse():
+        raise GpuError(NvmlState.DRIVER_NOT_LOADED)
+
+    monkeypatch.setattr(worker.nvml, "initialise", refuse)
+    told, waits = [], Waits()
+    worker.Worker(0.1, told.append, waits, lambda: None).run()
+    assert waits == [2, 4, 8, 16, 32, 60, 60]
+    assert [(one.nvml, one.quiet_seconds) for one in told[1:]] == [(NvmlState.DRIVER_NOT_LOADED, s) for s in waits]
 
 
 async def test_driver_that_lost_its_initialisation_gets_another(driver, reader, impatient):
@@ -319,7 +339,7 @@ async def test_lost_card_is_looked_for_by_another_initialisation(driver, reader,
     assert gpus.latest().gpus[uuid(1)]["healthy"] is True
 
 
-async def test_lost_card_causes_no_initialisation_at_once(driver, reader):
+async def test_lost_card_causes_no_initialisation_at_once(driver, unhurried, reader):
     driver.write({"cards": [card(0), card(1)], "calls": [fail(MEMORY, "1", 15)]})
     gpus = reader()
     await reads(gpus, NvmlState.GPU_LOST)
