@@ -8,6 +8,7 @@ import signal
 
 import pytest
 
+from metrics_agent import app
 from metrics_agent.app import serve
 from tests.agent.test_app import Engine
 from tests.conftest import until
@@ -27,23 +28,26 @@ async def engine():
 
 @pytest.fixture
 async def store(own_redis):
-    one = RedisStore(own_redis.url)
+    one = RedisStore(own_redis.url, timeout_seconds=60)
     yield one
     await one.close()
 
 
 @pytest.fixture
-async def agent(own_redis):
+async def agent(own_redis, monkeypatch):
     """`agent(**settings)` runs one on the test's Redis, without a file; `agent.stop()` sends SIGTERM and waits."""
     running = []
+    # It leaves within two seconds, whatever it left undone: here a busy machine has time for all of it.
+    monkeypatch.setattr(app, "LEAVE_SECONDS", 30.0)
+    monkeypatch.setattr(app, "END_SECONDS", 30.0)
 
     def start(**settings):
-        started = AgentSettings(redis_url=own_redis.url, node="gpu-1", interval_ms=50, **settings)
+        started = AgentSettings(redis_url=own_redis.url, node="gpu-1", interval_ms=50, timeout_ms=30_000, **settings)
         running.append(asyncio.create_task(serve(started)))
 
     async def stop():
         os.kill(os.getpid(), signal.SIGTERM)
-        await asyncio.wait_for(running.pop(), 10)
+        await asyncio.wait_for(running.pop(), 60)
 
     start.stop = stop
     yield start
@@ -61,15 +65,17 @@ async def test_engine_of_a_flag_is_published_and_leaves_with_the_agent(agent, en
     left = asyncio.create_task(_first_gone(store))
     agent(engine=[f"new={address},model=mine,precision=int4,kind=llm"])
 
+    samples = []
+
     async def ready():
-        sample = await sample_of(store, address)
-        return sample is not None and sample.status is Status.READY
+        samples[:] = [await sample_of(store, address)]
+        return samples[0] is not None and samples[0].status is Status.READY
 
     await until(ready)
-    sample = await sample_of(store, address)
+    [sample] = samples
     assert (sample.cluster, sample.models[0], sample.precision, sample.kind) == ("new", "mine", "int4", "llm")
     await agent.stop()
-    assert await asyncio.wait_for(left, 5) == (("new", address),)
+    assert await asyncio.wait_for(left, 60) == (("new", address),)
     assert await store.samples() == []
     assert await store.registered() == []
     assert await store.departed() == {("new", address)}
