@@ -17,6 +17,7 @@ from hypothesis import HealthCheck, settings
 
 from tests.ports import take_free_port
 from tidegate.cli.binaries import envoy_binary, redis_cli_binary, redis_server_binary
+from tidegate.store.redis import RedisStore
 
 # A busy machine is no fault of the property under test. The suite tries the same examples each time;
 # HYPOTHESIS_PROFILE=explore tries others.
@@ -126,7 +127,7 @@ class RedisServer:
     def cli(self, *arguments: str) -> str:
         """What plain `redis-cli` prints for these arguments."""
         command = [redis_cli_binary(), "-p", str(self.port), *arguments]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
         return (done.stdout + done.stderr).strip()
 
 
@@ -143,6 +144,21 @@ def redis_server(shared_redis: RedisServer) -> RedisServer:
     """The session's Redis, emptied. Do not stop it; `own_redis` is for that."""
     shared_redis.cli("FLUSHALL")
     return shared_redis
+
+
+PATIENT_SECONDS: Final = 60.0
+"""For what a busy machine delays, where a test is not of the time limit itself."""
+
+
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stores that this process opens, those of the command line too, wait for Redis longer than the second they would.
+
+    A process that stands still for that long has given up before it sees an answer that has come.
+    """
+    limits = RedisStore.__init__.__kwdefaults__
+    assert limits is not None
+    monkeypatch.setitem(limits, "timeout_seconds", PATIENT_SECONDS)
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ import threading
 from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 ROOT: Final = Path(__file__).parents[1]
 MODULES: Final = (
@@ -107,11 +107,12 @@ def start(
     errors: Path | None = None,
     cwd: Path | None = None,
     env: Mapping[str, str] | None = None,
+    store_seconds: float | None = None,
 ) -> Forked:
     """`tidegate ARGUMENTS…` with the environment as it is now and `env`.
 
     Its output is added to `log`, what it writes to stderr to `errors` where they are given, or else to `log`. Without a
-    log it is dropped.
+    log it is dropped. It waits for Redis for `store_seconds` where they are given, or else as long as a store does.
     """
     if not _servers:
         _servers.append(ForkServer())
@@ -120,6 +121,7 @@ def start(
         "streams": [str((path or log or Path(os.devnull)).absolute()) for path in (log, errors)],
         "cwd": str((cwd or Path.cwd()).absolute()),
         "environment": {**os.environ, **(env or {})},
+        "store_seconds": store_seconds,
     }
     return Forked(_servers[0], _servers[0].ask(child))
 
@@ -141,6 +143,7 @@ def _become(child: Mapping[str, Any], server: int) -> None:
     """Run the command line as an exec would have started it."""
     from tidegate.cli import main
     from tidegate.runtime import die_with_parent
+    from tidegate.store.redis import RedisStore
 
     die_with_parent()
     if os.getppid() != server:
@@ -149,6 +152,8 @@ def _become(child: Mapping[str, Any], server: int) -> None:
     os.environ.update(child["environment"])
     os.chdir(child["cwd"])
     _use_streams(*child["streams"])
+    if child["store_seconds"] is not None:
+        cast("dict[str, Any]", RedisStore.__init__.__kwdefaults__)["timeout_seconds"] = child["store_seconds"]
     gc.enable()
     sys.argv = ["tidegate", *child["arguments"]]
     sys.modules["__main__"] = main  # multiprocessing tells its processes to import it

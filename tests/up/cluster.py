@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
@@ -10,21 +11,28 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 from urllib.parse import urlsplit
 
 from tests import forked
-from tests.conftest import wait_until
+from tests.conftest import PATIENT_SECONDS, wait_until
 from tidegate.cli.binaries import redis_cli_binary
 from tidegate.cli.connection import Target, find_target
 from tidegate.cli.report import gather
 from tidegate.runtime import now_ms
+from tidegate.store.ports import Store
+from tidegate.store.redis import RedisStore
+
+T = TypeVar("T")
+
+PATIENT_AGENT = {"TIDEGATE_AGENT_TIMEOUT_MS": "30000"}
+"""Engines of tests refuse, or they answer: one that a busy machine keeps from answering for a second is not gone."""
 
 
 @dataclass
@@ -57,12 +65,23 @@ class Up:
         """What plain redis-cli prints, asked of the cluster's Redis."""
         port = str(urlsplit(self.ready["redis"]).port)
         command = [redis_cli_binary(), "-p", port, *arguments]
-        return subprocess.run(command, capture_output=True, text=True, timeout=20, check=False).stdout.strip()
+        return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False).stdout.strip()
 
-    def report(self) -> dict[str, Any]:
-        """What `status` reports, without the start of a process."""
-        target = self._target
-        return target.ask(lambda store: gather(store, target.topology, now_ms()))
+    def report(self, within_seconds: float = PATIENT_SECONDS) -> dict[str, Any]:
+        """What `status` reports, without the start of a process; that Redis is silent, after so many seconds."""
+        return self.ask(lambda store: gather(store, self._target.topology, now_ms()), within_seconds)
+
+    def ask(self, question: Callable[[Store], Awaitable[T]], within_seconds: float = PATIENT_SECONDS) -> T:
+        """The answer to a question about what the cluster's Redis holds."""
+
+        async def go() -> T:
+            store = RedisStore(self._target.redis_url, self._target.prefix, timeout_seconds=within_seconds)
+            try:
+                return await question(store)
+            finally:
+                await store.close()
+
+        return asyncio.run(go())
 
     @cached_property
     def _target(self) -> Target:
@@ -89,13 +108,19 @@ def tidegate(
     if executed:
         command = [sys.executable, "-m", "tidegate.cli.main", *arguments]
         return subprocess.run(
-            command, capture_output=True, text=True, timeout=90, check=False, env={**os.environ, "COLUMNS": "200"}
+            command, capture_output=True, text=True, timeout=180, check=False, env={**os.environ, "COLUMNS": "200"}
         )
     with TemporaryDirectory() as folder:
         said, errors = Path(folder, "said"), Path(folder, "errors")
-        process = forked.start(*arguments, log=said, errors=errors, env={"COLUMNS": "200", **(env or {})})
+        process = forked.start(
+            *arguments,
+            log=said,
+            errors=errors,
+            env={"COLUMNS": "200", **(env or {})},
+            store_seconds=PATIENT_SECONDS,
+        )
         try:
-            code = process.wait(timeout=90)
+            code = process.wait(timeout=180)
         finally:
             process.kill()
         return subprocess.CompletedProcess(arguments, code, said.read_text(), errors.read_text())
@@ -116,7 +141,8 @@ def start_up(
         path = folder / "tidegate.yaml"
         path.write_text(json.dumps(config))
         command += ["--config", str(path)]
-    process = _execute(command, output, env or {}) if executed else forked.start(*command, log=output, env=env)
+    env = PATIENT_AGENT | dict(env or {})
+    process = _execute(command, output, env) if executed else forked.start(*command, log=output, env=env)
     cluster = Up(process, ready_file, output)
 
     def there() -> bool:
@@ -124,7 +150,7 @@ def start_up(
         return ready_file.exists()
 
     try:
-        wait_until(there, deadline_seconds=60, what="the ready file")
+        wait_until(there, deadline_seconds=120, what="the ready file")
     except AssertionError:
         stop_up(cluster)
         raise
@@ -182,8 +208,9 @@ class Load:
             worker.join()
 
     def _run(self) -> None:
-        client, body = HTTPConnection(urlsplit(self.gateway).netloc, timeout=20), json.dumps(self.body)
+        client, body = HTTPConnection(urlsplit(self.gateway).netloc, timeout=60), json.dumps(self.body)
         while not self._end.is_set():
+            began = time.monotonic()
             try:
                 client.request("POST", self.path, body, {"content-type": "application/json"})
                 answer = client.getresponse()
@@ -193,14 +220,14 @@ class Load:
                 client.close()
                 outcome = type(exc).__name__
             self.statuses[outcome] += 1
-            self.log.append((time.monotonic(), outcome))
+            self.log.append((began, outcome))
             self._end.wait(0.02)
         client.close()
 
     def good_since(self, moment: float) -> int:
-        """Answers with 200 that came after `moment` (time.monotonic)."""
+        """Answers with 200 to what was asked after `moment` (time.monotonic)."""
         return sum(1 for at, outcome in list(self.log) if at > moment and outcome == "200")
 
     def bad_since(self, moment: float) -> list[str]:
-        """Everything but 200 that came after `moment`."""
+        """Everything but 200 that became of what was asked after `moment`."""
         return [outcome for at, outcome in list(self.log) if at > moment and outcome != "200"]

@@ -16,7 +16,7 @@ class Engines:
         """Start one and wait until it listens."""
         host, _, port = address.rpartition(":")
         self.processes[address] = forked.start("engine-sim", "--host", host, "--port", port, *flags)
-        wait_until(lambda: accepts(int(port)), deadline_seconds=30, what=f"engine {address} listening")
+        wait_until(lambda: accepts(int(port)), what=f"engine {address} listening")
 
     def kill(self, address: str) -> None:
         """kill -9."""

@@ -26,7 +26,7 @@ class Pair:
     def shares(self, requests: int) -> Counter[str]:
         """Which replica answered each of so many requests, a few of them at once: Envoy takes turns all the same."""
         url = f"{self.up.gateway}/v1/chat/completions"
-        with httpx.Client(timeout=20) as client, ThreadPoolExecutor(AT_ONCE) as pool:
+        with httpx.Client(timeout=60) as client, ThreadPoolExecutor(AT_ONCE) as pool:
             answers = list(pool.map(lambda _: client.post(url, json=chat("m")), range(requests)))
         assert {a.status_code for a in answers} == {200}
         return Counter(a.headers["x-sim-engine"] for a in answers)
@@ -39,10 +39,17 @@ class Pair:
 
     def envoy(self) -> str:
         """Envoy's own list of clusters, as text."""
-        return httpx.get(f"{self.up.ready['envoy_admin']}/clusters").text
+        return httpx.get(f"{self.up.ready['envoy_admin']}/clusters", timeout=60).text
 
     def forget_orders(self) -> None:
         """Delete every key of an operator, and wait until nobody goes by one."""
         self.up.redis("DEL", *(f"tidegate:{kind}:{CLUSTER}" for kind in ("weight", "drain", "tune")))
         wait_until(lambda: not any(self.pins().values()) and not self.up.report()["rejected"], what="no order in force")
         wait_until(lambda: "draining" not in self.envoy(), what="no drain at Envoy")
+        wait_until(lambda: not any(self.logged_last().values()), what="no order that the log does not tell the end of")
+
+    def logged_last(self) -> dict[str, str]:
+        """What the last event of each order's key says that it holds."""
+        orders = tuple(f"{kind}:{CLUSTER} " for kind in ("weight", "drain", "tune"))
+        found = self.up.ask(lambda store: store.events(1_000))
+        return {event.what: event.after for event in found if event.what.startswith(orders)}

@@ -12,7 +12,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.conftest import wait_until
+from tests.conftest import until, wait_until
 from tests.ports import take_free_port
 from tests.up.cluster import Up, start_up, stop_up
 from tests.up.engines import Engines
@@ -29,7 +29,7 @@ def addresses() -> Iterator[list[str]]:
     engines = Engines()
     try:
         for address in found:
-            engines.start(address, "--model", "phi-3")
+            engines.start(address, "--model", "phi-3", "--time-scale", "0.1")  # none is done before all are asked
         yield found
     finally:
         engines.stop()
@@ -44,9 +44,7 @@ def cluster(request: pytest.FixtureRequest, addresses: list[str], tmp_path: Path
     }
     up = start_up(tmp_path, "--ext-proc-workers", str(request.param), config=config)
     try:
-        wait_until(
-            lambda: acquainted(up, request.param), deadline_seconds=40, what="the workers knowing of one another"
-        )
+        wait_until(lambda: acquainted(up, request.param), what="the workers knowing of one another")
         yield up, request.param
     finally:
         stop_up(up)
@@ -61,8 +59,8 @@ def acquainted(up: Up, workers: int) -> bool:
 
 
 def dispatched(up: Up) -> Counter[str]:
-    """Requests decided, by worker."""
-    page = httpx.get(up.ready["metrics"]["ext_proc"], timeout=10).text
+    """Requests decided, by worker; those of a worker that tells nothing at the moment are as it told last."""
+    page = httpx.get(up.ready["metrics"]["ext_proc"], timeout=60).text
     series = r'^tidegate_ext_proc_worker_decisions_total\{worker="(\d+)"\} (\S+)$'
     by_worker = re.findall(series, page, re.MULTILINE)
     alone = re.findall(r"^tidegate_ext_proc_decision_seconds_count() (\S+)$", page, re.MULTILINE)
@@ -87,8 +85,10 @@ def chat(number: int) -> dict[str, Any]:
 
 async def test_a_burst_is_spread_over_workers_and_replicas(cluster: tuple[Up, int]) -> None:
     up, workers = cluster
+    await until(lambda: len(dispatched(up)) == workers, what="every worker telling what it decided")
     before = dispatched(up)
     by_replica = await burst(up)
+    await until(lambda: (dispatched(up) - before).total() >= REQUESTS, what="every decision told")
     by_worker = dispatched(up) - before
     assert by_worker.total() == REQUESTS
     assert len(by_worker) == workers

@@ -11,6 +11,7 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -115,7 +116,7 @@ def test_a_fork_server_that_still_imports_ends_when_who_asked_for_a_child_is_kil
 
 
 def test_nothing_runs_in_the_fork_server_before_it_forks() -> None:
-    done = subprocess.run([sys.executable, "-c", CHECK], capture_output=True, text=True, check=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", CHECK], capture_output=True, text=True, check=True, timeout=180)
     assert done.stdout == "['MainThread'] 1 set()\n"
 
 
@@ -155,8 +156,9 @@ async def test_a_killed_child_is_replaced_and_its_sibling_is_not(
 
 
 async def test_a_killed_fork_server_is_replaced_and_so_are_its_children(
-    tree: ProcessTree, tmp_path: Path, said: list[str]
+    tree: ProcessTree, tmp_path: Path, said: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("tidegate.cli.up.nursery.ORPHAN_SECONDS", 60.0)
     specs = [engine(tmp_path, name) for name in ("one", "two")]
     for spec in specs:
         tree.start(spec)
@@ -199,13 +201,16 @@ async def test_a_child_that_refuses_its_flags_fails_the_tree_with_what_it_said(
 ) -> None:
     tree.start(ProcessSpec("bad", (), tmp_path / "bad.log", tidegate=("engine-sim", "--no-such-flag")))
     with pytest.raises(ChildKeepsDying, match=r"refuses to start:\n[\s\S]*no-such-flag"):
-        await asyncio.wait_for(asyncio.shield(tree.failed), 30)
+        await asyncio.wait_for(asyncio.shield(tree.failed), 60)
 
 
-async def test_the_traceback_of_a_child_that_crashes_is_in_its_log(tree: ProcessTree, tmp_path: Path) -> None:
+async def test_the_traceback_of_a_child_that_crashes_is_in_its_log(
+    tree: ProcessTree, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tidegate.cli.up.processes.time", SimpleNamespace(monotonic=lambda: 0.0))  # it dies at once
     tree.start(ProcessSpec("bad", (), tmp_path / "bad.log", tidegate=("engine-sim", 1)))
     with pytest.raises(ChildKeepsDying, match=r"died 5 times at its start:\n[\s\S]*Traceback[\s\S]*TypeError"):
-        await asyncio.wait_for(asyncio.shield(tree.failed), 30)
+        await asyncio.wait_for(asyncio.shield(tree.failed), 60)
 
 
 async def test_an_environment_of_its_own_is_read_before_anything_is_imported(tree: ProcessTree, tmp_path: Path) -> None:

@@ -26,7 +26,9 @@ def test_once_exits_1_when_a_cluster_does_not_answer(tmp_path: Path) -> None:
     path.write_text(json.dumps(config))
     done = tidegate("up", "--once", "--config", str(path), "--envoy-admin", "127.0.0.1:0", "--patience", "1")
     assert done.returncode == 1, done.stdout + done.stderr
-    assert "no-endpoint" in done.stdout
+    [row] = [line for line in done.stdout.splitlines() if " gone " in line]
+    assert "503" in row
+    assert "answered" not in row
 
 
 def test_a_faulty_file_is_refused_with_every_fault_and_exit_2(tmp_path: Path) -> None:

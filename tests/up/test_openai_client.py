@@ -67,11 +67,11 @@ def test_an_unknown_model_is_a_not_found_error(client: openai.OpenAI) -> None:
 
 
 def test_what_is_no_json_is_a_bad_request(local_cluster: Up) -> None:
-    answer = httpx.post(f"{local_cluster.gateway}/v1/chat/completions", content=b"{'model': 'phi-3'}")
+    answer = httpx.post(f"{local_cluster.gateway}/v1/chat/completions", content=b"{'model': 'phi-3'}", timeout=60)
     assert answer.status_code == 400
     assert answer.headers["x-tidegate-reason"] == "invalid-json"
     assert answer.json()["error"]["message"]
 
 
 def test_health_is_200_while_a_cluster_serves(local_cluster: Up) -> None:
-    assert httpx.get(f"{local_cluster.gateway}/health").status_code == 200
+    assert httpx.get(f"{local_cluster.gateway}/health", timeout=60).status_code == 200

@@ -19,6 +19,7 @@ def test_pinned_weights_give_their_shares_and_deleting_them_gives_automatic_ones
 
     pair.up.redis("HSET", f"tidegate:weight:{CLUSTER}", pair.one, "0")
     wait_until(lambda: pair.shares(20)[pair.one] == 0, what="0 stopping traffic")
+    wait_until(lambda: f"{pair.one}::health_flags::/eds_status_draining" in pair.envoy(), what="0 at Envoy")
     assert pair.shares(100)[pair.one] == 0
 
     pair.up.redis("HSET", f"tidegate:tune:{CLUSTER}", "weight.ramp_seconds", "1")
@@ -30,7 +31,7 @@ def test_pinned_weights_give_their_shares_and_deleting_them_gives_automatic_ones
 @pytest.mark.envoy
 def test_a_banana_changes_nothing_and_is_explained(pair: Pair) -> None:
     pair.up.redis("HSET", f"tidegate:weight:{CLUSTER}", pair.one, "250")
-    wait_until(lambda: pair.effective(pair.one) == "250", what="the weight being in force")
+    wait_until(lambda: pair.pins()[pair.one] and pair.effective(pair.one) == "250", what="the weight being in force")
     pair.up.redis("HSET", f"tidegate:weight:{CLUSTER}", pair.one, "banana")
     wait_until(lambda: "banana" in pair.up.redis("HGETALL", "tidegate:rejected"), what="the rejection")
     assert pair.effective(pair.one) == "250"
