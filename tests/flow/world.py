@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import random
+import re
 import time
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +19,7 @@ from tests.conftest import wait_until
 from tests.ports import take_free_port
 from tests.up.cluster import Up, start_up, stop_up
 from tests.up.engines import Engines
+from tidegate.domain.flow.settings import DEFAULT
 
 MODEL = "m"
 CLASSES = [
@@ -34,6 +37,14 @@ class Told:
     first_byte_seconds: float
 
 
+@dataclass(frozen=True)
+class Look:
+    """How many of each class wait at one moment, and were placed since ext_proc began."""
+
+    waiting: Counter[str]
+    placed: Counter[str]
+
+
 @dataclass
 class World:
     """`engines` are the addresses of the simulated engines."""
@@ -47,15 +58,17 @@ class World:
             if value is not None:
                 self.up.redis("HSET", "tidegate:tune", f"queue.{name}", str(value))
         if max_requests is not None:
-            wait_until(
-                lambda: self.metric("tidegate_queue_most_requests", cluster="c") == max_requests, what="the bound"
-            )
+            self._bound_is(max_requests)
         if timeout_ms is not None:
             self._timeout_is(timeout_ms / 1000)
 
     def forget_tunes(self) -> None:
         self.up.redis("DEL", "tidegate:tune")
-        self._timeout_is(30)
+        self._bound_is(DEFAULT.max_requests)
+        self._timeout_is(DEFAULT.timeout_ms / 1000)
+
+    def _bound_is(self, requests: int) -> None:
+        wait_until(lambda: self.metric("tidegate_queue_most_requests", cluster="c") == requests, what="the bound")
 
     def _timeout_is(self, seconds: float) -> None:
         wait_until(lambda: self.metric("tidegate_queue_timeout_seconds", cluster="c") == seconds, what="the timeout")
@@ -72,9 +85,12 @@ class World:
         lines = httpx.get(self.up.ready["metrics"]["ext_proc"]).text.splitlines()
         return float(next((line.removeprefix(wanted) for line in lines if line.startswith(wanted)), "0"))
 
-    def waiting(self) -> float:
-        lines = httpx.get(self.up.ready["metrics"]["ext_proc"]).text.splitlines()
-        return sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith("tidegate_queue_requests{"))
+    def waiting(self) -> int:
+        return self.look().waiting.total()
+
+    def look(self) -> Look:
+        page = httpx.get(self.up.ready["metrics"]["ext_proc"]).text
+        return Look(_by_class(page, "tidegate_queue_requests"), _by_class(page, "tidegate_queue_served_total"))
 
     def outcome(self, outcome: str) -> float:
         return self.metric("tidegate_queue_outcomes_total", cluster="c", outcome=outcome)
@@ -95,6 +111,14 @@ class World:
             first = time.monotonic() - began
             await got.read()
             return Told(got.status, {k.lower(): v for k, v in got.headers.items()}, first)
+
+
+def _by_class(page: str, family: str) -> Counter[str]:
+    """A family of a page, all its priorities together."""
+    found = Counter[str]()
+    for name, value in re.findall(rf'^{family}\{{.*class="([^"]*)".*\}} (\S+)$', page, re.MULTILINE):
+        found[name] += int(float(value))
+    return found
 
 
 def session() -> aiohttp.ClientSession:
