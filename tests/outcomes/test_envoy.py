@@ -1,4 +1,4 @@
-"""What a real Envoy tells, against the client's own figures. One gateway for all; the first test finds it untouched."""
+"""What a real Envoy tells, against the client's own figures. One gateway for all."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import aiohttp
 import pytest
 import pytest_asyncio
 
-from tests.outcomes.world import EMPTY, MODEL, NEXT, Client, World, start_world, until
+from tests.outcomes.world import EMPTY, MODEL, NEXT, SPARE, Client, World, start_world, until
 from tests.up.cluster import stop_up
 from tidegate.domain.outcomes.ending import Ending
 
@@ -63,13 +63,16 @@ def counted(page: dict[str, float], cluster: str, ending: str) -> int:
     return int(sum(value for name, value in page.items() if pattern.fullmatch(name)))
 
 
-async def test_counts_are_the_clients_and_quantiles_are_near_its_own(world: World, client: Client) -> None:
+async def test_counts_are_the_clients_and_times_lie_between_the_engines_and_its_own(
+    world: World, client: Client
+) -> None:
     rng = random.Random(7)
     stable = [client.ask(delay=rng.uniform(0.5, 1.5)) for _ in range(150)]
     streams = [client.ask(delay=0.4, events=4, gap=rng.uniform(0.1, 0.3)) for _ in range(50)]
     await few_at_once([*stable, *streams])
-    early = (client.leave(delay=30, after=1.5) for _ in range(9))
-    await asyncio.gather(*early, *(client.leave(events=50, gap=0.2, after=5) for _ in range(6)))
+    engines = world.engines[:2]
+    early = (client.leave(engines, delay=600) for _ in range(9))
+    await asyncio.gather(*early, *(client.leave(engines, events=50, gap=0.2) for _ in range(6)))
     bad = Client(world.up.gateway, client.session)
     many = [{"status": 500}] * 12 + [{"status": 429}] * 7 + [{"status": 503}] * 5 + [{"status": 422}] * 11
     await asyncio.gather(*(bad.ask(NEXT, **do) for do in [*many, *[{}] * 20, *[{"events": 3, "break": 1}] * 4]))
@@ -105,9 +108,14 @@ async def test_counts_are_the_clients_and_quantiles_are_near_its_own(world: Worl
     await until(shared, "the reports hold every request")
     seen, worse = await world.seen("stable"), await world.seen("canary")
     assert (seen.error_ratio, worse.error_ratio) == (0.0, pytest.approx(16 / 59))
-    for part in (0.5, 0.95):  # how near shows in the bench: here client and engines are one process on a busy machine
-        for sketch, own in ((seen.tally.total, client.total_ms), (seen.tally.ttfb, client.ttfb_ms)):
-            assert sketch.quantile_ms(part) == pytest.approx(nearest_rank(own, part), rel=0.1)
+    total_ms, ttfb_ms = [ms for one in engines for ms in one.total_ms], [ms for one in engines for ms in one.ttfb_ms]
+    assert len(total_ms) == len(client.total_ms)
+    # Each request takes Envoy longer than its engine and less long than its client, hence so does any of their ranks.
+    times = ((seen.tally.total, total_ms, client.total_ms), (seen.tally.ttfb, ttfb_ms, client.ttfb_ms))
+    for sketch, least, most in times:
+        for part in (0.5, 0.95):
+            at = sketch.quantile_ms(part)
+            assert 0.98 * nearest_rank(least, part) <= at <= 1.02 * nearest_rank(most, part)
     model = 'tidegate_outcomes_model_requests_total{class="quick",ending="served",model="m"}'
     assert page[model] == 200
     (report,) = await world.reports([], (MODEL,))
@@ -123,24 +131,24 @@ async def envoy_stat(world: World, name: str) -> int:
 
 async def test_a_lost_stream_is_seen_harms_nothing_and_comes_back(world: World, client: Client) -> None:
     sent = await envoy_stat(world, "http.gateway.ext_proc.tidegate.stream_msgs_sent")
-    assert {await client.ask() for _ in range(20)} == {200}
+    assert {await client.ask(SPARE) for _ in range(20)} == {200}
     assert await envoy_stat(world, "http.gateway.ext_proc.tidegate.stream_msgs_sent") == sent + 20  # none of answers
     pid = world.up.pid("outcomes")
     assert pid is not None
     os.kill(pid, signal.SIGSTOP)  # takes connections, reads nothing
     try:
-        assert {await client.ask() for _ in range(300)} == {200}
+        assert {await client.ask(SPARE) for _ in range(300)} == {200}
     finally:
         os.kill(pid, signal.SIGKILL)
-    assert {await client.ask() for _ in range(50)} == {200}
+    assert {await client.ask(SPARE) for _ in range(50)} == {200}
 
     async def back() -> bool:
-        await client.ask()
+        await client.ask(SPARE)
         envoys = (await asyncio.to_thread(world.up.report))["envoys"]
         return bool(world.up.pid("outcomes") != pid and envoys and envoys[0]["tells_outcomes"])
 
-    await until(back, "Envoy tells the outcomes service that was started again", 40)
-    before = sum((await world.seen("stable")).ever)
+    await until(back, "Envoy tells the outcomes service that was started again")
+    before = sum((await world.seen("spare")).ever)
 
     async def counts() -> bool:
         """What Envoy wrote to the stream before it knew of its end is lost; what comes after is not.
@@ -148,8 +156,8 @@ async def test_a_lost_stream_is_seen_harms_nothing_and_comes_back(world: World, 
         The report of the one that was killed is added up until it expires: what falls is begun anew.
         """
         nonlocal before
-        assert await client.ask() == 200
-        counted = sum((await world.seen("stable")).ever)
+        assert await client.ask(SPARE) == 200
+        counted = sum((await world.seen("spare")).ever)
         before = min(before, counted)
         return counted > before
 

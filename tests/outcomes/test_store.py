@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.conftest import until
 from tests.outcomes.entries import outcome
 from tidegate.domain.outcomes.ending import Ending
 from tidegate.domain.outcomes.report import Report
@@ -29,7 +30,7 @@ def report(count: int) -> Report:
 
 @pytest.fixture(params=["memory", "redis"])
 async def store(request: Any, redis_url: str) -> AsyncIterator[Any]:
-    one = MemoryStore(now_ms) if request.param == "memory" else RedisStore(redis_url)
+    one = MemoryStore(now_ms) if request.param == "memory" else RedisStore(redis_url, timeout_seconds=60)
     yield one
     await one.close()
 
@@ -47,12 +48,15 @@ async def test_what_each_instance_told_last_is_read_by_cluster_and_model(store: 
 
 async def test_an_instance_that_went_silent_is_forgotten(store: Any) -> None:
     await store.tell_outcomes("one", report(3), ttl_ms=1)
-    while any(one.clusters for one in await store.outcomes(["chat"])):
-        pass
+
+    async def forgotten() -> bool:
+        return not any(one.clusters for one in await store.outcomes(["chat"]))
+
+    await until(forgotten, what="the silent one forgotten")
 
 
 async def test_garbage_is_left_out(redis_url: str, redis_cli: Callable[..., str]) -> None:
-    store = RedisStore(redis_url)
+    store = RedisStore(redis_url, timeout_seconds=60)
     try:
         await store.tell_outcomes("one", report(3), ttl_ms=60_000)
         redis_cli("HSET", "tidegate:outcomes:one", "cluster:chat", "garbage")

@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import time
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import aiohttp
 
+from tests import conftest
 from tests.outcomes.engine import Engine
 from tests.ports import take_free_port
 from tests.up.cluster import Up, start_up
 from tidegate.domain.outcomes.report import Seen, cluster_seen, replicas_seen
 from tidegate.store.redis import RedisStore
 
-MODEL, NEXT, EMPTY = "m", "m-next", "m-empty"
+MODEL, NEXT, SPARE, EMPTY = "m", "m-next", "m-spare", "m-empty"
 BODY = {"messages": [{"role": "user", "content": "hi"}], "max_tokens": 4}
 PATH = "/v1/chat/completions"
+_numbers = itertools.count(1)
 
 
 @dataclass
@@ -51,15 +55,20 @@ class Client:
             self.total_ms.append((time.perf_counter() - began) * 1000)
         return response.status
 
-    async def leave(self, model: str = MODEL, **do: Any) -> None:
+    async def leave(self, engines: Sequence[Engine], model: str = MODEL, **do: Any) -> None:
         """Go away in the middle of the answer: after its first event, or while nothing has come."""
         self.left += 1
-        try:
-            async with asyncio.timeout(do.pop("after", 0.3)), self._post(model, do) as response:
-                await response.content.readany()
-                response.close()
-        except TimeoutError:
-            pass
+        number = next(_numbers)
+        asking = asyncio.create_task(self._to_its_first_event(model, {**do, "id": number}))
+        if not do.get("events"):
+            await until(lambda: any(number in engine.heard for engine in engines), "the request at an engine")
+            asking.cancel()
+        await asyncio.gather(asking, return_exceptions=True)
+
+    async def _to_its_first_event(self, model: str, do: dict[str, Any]) -> None:
+        async with self._post(model, do) as response:
+            await response.content.readany()
+            response.close()
 
     def _post(self, model: str, do: dict[str, Any]) -> Any:
         return self.session.post(
@@ -77,6 +86,7 @@ def config(stable: list[str], canary: list[str]) -> dict[str, Any]:
         "clusters": [
             cluster("stable", MODEL, stable),
             cluster("canary", NEXT, canary),
+            cluster("spare", SPARE, canary),
             cluster("empty", EMPTY, []),
         ],
         "classes": [{"name": "quick", "match": {"header": {"x-class": "fast"}}}],
@@ -86,7 +96,7 @@ def config(stable: list[str], canary: list[str]) -> dict[str, Any]:
 
 @dataclass
 class World:
-    """`up` is the gateway, `engines` are two of the cluster `stable` and one of `canary`."""
+    """`up` is the gateway, `engines` are two of the cluster `stable` and one of `canary`, which is `spare`'s as well."""
 
     up: Up
     engines: list[Engine]
@@ -97,7 +107,7 @@ class World:
         return cluster_seen(replicas.values())
 
     async def reports(self, clusters: list[str], models: tuple[str, ...] = ()) -> Any:
-        store = RedisStore(self.up.ready["redis"])
+        store = RedisStore(self.up.ready["redis"], timeout_seconds=60)
         try:
             return await store.outcomes(clusters, models)
         finally:
@@ -116,13 +126,10 @@ async def start_world(folder: Path) -> World:
     for engine in engines:
         await engine.start()
     stable, canary = [engines[0].address, engines[1].address], [engines[2].address]
-    up = await asyncio.to_thread(start_up, folder, "--patience", "20", config=config(stable, canary))
+    up = await asyncio.to_thread(start_up, folder, "--patience", "60", config=config(stable, canary))
     return World(up, engines)
 
 
-async def until(condition: Any, what: str, seconds: float = 20) -> None:
-    """Wait for an awaitable condition, with a deadline."""
-    end = time.monotonic() + seconds
-    while not await condition():
-        assert time.monotonic() < end, f"not within {seconds:g} s: {what}"
-        await asyncio.sleep(0.1)
+async def until(condition: Any, what: str, seconds: float = 60) -> None:
+    """Wait for a condition, or an awaitable one, with a deadline."""
+    await conftest.until(condition, deadline_seconds=seconds, what=what)
