@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import signal
 import subprocess
@@ -10,6 +11,7 @@ import urllib.request
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 from grpc import aio
@@ -18,6 +20,7 @@ from ext_proc.health import EXTERNAL_PROCESSOR
 from tests.conftest import RedisServer, accepts, until, wait_until
 from tests.ext_proc.parts import Answer, body_message, sample
 from tests.ports import take_free_port
+from tidegate.domain.errors import StoreUnavailable
 from tidegate.domain.sample import NodeSample, NodeTick
 from tidegate.runtime import now_ms
 from tidegate.store.redis import RedisStore
@@ -41,7 +44,7 @@ class ExtProc:
             return Answer.read(await call.read())
 
     def page(self, path: str) -> str:
-        with urllib.request.urlopen(f"http://127.0.0.1:{self.metrics}{path}", timeout=5) as page:
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.metrics}{path}", timeout=60) as page:
             return str(page.read().decode())
 
 
@@ -52,7 +55,7 @@ def config(redis_url: str) -> str:
 
 @pytest.fixture
 async def store(own_redis: RedisServer) -> AsyncIterator[RedisStore]:
-    store = RedisStore(own_redis.url)
+    store = RedisStore(own_redis.url, timeout_seconds=60)
     yield store
     await store.close()
 
@@ -82,7 +85,8 @@ async def test_it_picks_by_samples_and_weights_and_keeps_going_without_redis(
     ext_proc: ExtProc, store: RedisStore, own_redis: RedisServer
 ) -> None:
     async def is_picked() -> bool:
-        await publish(store, TWO)
+        with contextlib.suppress(StoreUnavailable):  # the first words to a Redis that was started again may find it so
+            await publish(store, TWO)
         return (await ext_proc.ask("phi-3")).destinations == [TWO]
 
     await until(is_picked, what="a registered replica is picked")
@@ -92,17 +96,23 @@ async def test_it_picks_by_samples_and_weights_and_keeps_going_without_redis(
     own_redis.start()
     await until(is_picked, what="picks follow samples once Redis is back")
     assert 'tidegate_ext_proc_refusals_total{reason="model-not-found"} 1.0' in ext_proc.page("/metrics")
-    assert ext_proc.page("/healthz") == "ok\n"
+    wait_until(lambda: ext_proc.page("/healthz") == "ok\n", what="health once Redis is back")
 
 
 async def test_it_is_present_until_sigterm_and_exits_0(ext_proc: ExtProc, store: RedisStore) -> None:
+    found: list[dict[str, Any]] = []
+
     async def present() -> bool:
-        return "ext_proc" in await store.present()
+        found[:] = (await store.present()).get("ext_proc", {}).values()
+        return bool(found)
+
+    async def gone() -> bool:
+        return not await present()
 
     await until(present, what="presence")
-    (info,) = (await store.present())["ext_proc"].values()
+    (info,) = found
     assert info["listen"] == f"127.0.0.1:{ext_proc.port}"
     ext_proc.process.send_signal(signal.SIGTERM)
     wait_until(lambda: ext_proc.process.poll() is not None, what="exit after SIGTERM")
     assert ext_proc.process.returncode == 0
-    assert not await present()
+    await until(gone, what="its farewell")

@@ -43,7 +43,7 @@ static_resources:
               routes:
               - match: {prefix: /, dynamic_metadata: [
                   {filter: tidegate, path: [{key: cluster}], value: {string_match: {exact: phi-3}}}]}
-                route: {cluster: phi-3}
+                route: {cluster: phi-3, timeout: 60s}
               - match: {prefix: /}
                 direct_response: {status: 418}
           http_filters:
@@ -53,7 +53,7 @@ static_resources:
               grpc_service: {envoy_grpc: {cluster_name: ext_proc}}
               processing_mode: {request_header_mode: SKIP, request_body_mode: BUFFERED, response_header_mode: SKIP}
               request_attributes: ["request.headers['content-encoding']"]
-              message_timeout: 5s
+              message_timeout: 60s
               metadata_options: {receiving_namespaces: {untyped: [tidegate, envoy.lb]}}
           - name: envoy.filters.http.buffer
             typed_config:
@@ -89,7 +89,7 @@ static_resources:
         "@type": type.googleapis.com/envoy.extensions.upstreams.http.v3.HttpProtocolOptions
         explicit_http_config: {http2_protocol_options: {}}
     health_checks:
-    - {timeout: 1s, interval: 1s, unhealthy_threshold: 1, healthy_threshold: 1, grpc_health_check: {
+    - {timeout: 60s, interval: 1s, unhealthy_threshold: 1, healthy_threshold: 1, grpc_health_check: {
         service_name: envoy.service.ext_proc.v3.ExternalProcessor}}
     load_assignment:
       cluster_name: ext_proc

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import re
 import shutil
 from collections.abc import AsyncIterator
@@ -96,15 +97,17 @@ async def test_messages_of_32_mib_go_and_come_whole(start: Any) -> None:
 async def test_a_message_over_the_limit_is_resource_exhausted(start: Any) -> None:
     running = await start(Echo)
     call = running.process()
-    await call.write(bytes(2 * MOST + (1 << 20) + 1))
+    with contextlib.suppress(aio.AioRpcError):  # it may be refused before its end has left
+        await call.write(bytes(2 * MOST + (1 << 20) + 1))
     assert await call.code() is StatusCode.RESOURCE_EXHAUSTED
 
 
 async def test_a_deadline_ends_the_stream_on_both_sides(start: Any) -> None:
     running = await start()
     call = running.process(timeout=0.2)
-    await call.write(body_message(b'{"model": "phi-3"}'))
-    await call.read()
+    with contextlib.suppress(aio.AioRpcError):  # on a busy machine it may come before the answer
+        await call.write(body_message(b'{"model": "phi-3"}'))
+        await call.read()
     assert await call.code() is StatusCode.DEADLINE_EXCEEDED
     await running.nothing_open()
 

@@ -73,7 +73,7 @@ async def store(request, clock):
     if request.param == "memory":
         yield MemoryStore(clock)
         return
-    redis = RedisStore(request.getfixturevalue("redis_url"), prefix="mixes")
+    redis = RedisStore(request.getfixturevalue("redis_url"), prefix="mixes", timeout_seconds=60)
     yield redis
     await redis.close()
 

@@ -53,7 +53,7 @@ async def test_the_page_answers_with_json_whatever_clients_sent() -> None:
     page = MetricsPage(CollectorRegistry(), lambda: None, {"/debug/last": picker.recent.last})
     bound = await page.start("127.0.0.1:0")
     try:
-        async with httpx.AsyncClient() as client:
+        async with httpx.AsyncClient(timeout=60) as client:
             [last] = (await client.get(f"http://{bound}/debug/last?n=9")).json()
             refused = await client.get(f"http://{bound}/debug/last?n=-1")
     finally:
@@ -66,7 +66,7 @@ async def test_without_the_setting_there_is_no_page() -> None:
     page = MetricsPage(CollectorRegistry(), lambda: None)
     bound = await page.start("127.0.0.1:0")
     try:
-        async with httpx.AsyncClient() as client:
+        async with httpx.AsyncClient(timeout=60) as client:
             assert (await client.get(f"http://{bound}/debug/last")).status_code == 404
     finally:
         await page.stop()

@@ -153,7 +153,7 @@ async def test_stop_lets_an_open_stream_end(start: Any) -> None:
     call = running.process()
     await call.write(body_message(b'{"model": "phi-3"}'))
     await call.read()
-    stopping = asyncio.create_task(running.server.stop(10))
+    stopping = asyncio.create_task(running.server.stop(60))
     await call.done_writing()
     assert await call.code() is StatusCode.OK
     await stopping

@@ -54,7 +54,8 @@ ASK: Final = pack(">BI", 0, len(MESSAGE)) + MESSAGE
 EMPTY: Final = pack(">BI", 0, 0)
 HELLO: Final = PREFACE + frames.settings({}) + frames.SETTINGS_ACK
 GRACE_SECONDS: Final = 0.3
-LONG_SECONDS: Final = 60.0
+PATIENCE_SECONDS: Final = 60.0
+LONG_SECONDS: Final = 600.0
 """Longer than any deadline of these tests: what ends before it did not wait for it."""
 
 
@@ -119,7 +120,7 @@ class Running:
         return client
 
     async def nobody(self) -> None:
-        await until(lambda: not self.clients, deadline_seconds=15, what="the last client's end")
+        await until(lambda: not self.clients, what="the last client's end")
 
 
 @asynccontextmanager
@@ -169,7 +170,7 @@ class Peer:
             self.read()
             return what(self.heard)
 
-        await until(heard, deadline_seconds=15, what=f"the frame that is waited for, in {self.heard}")
+        await until(heard, what=f"the frame that is waited for, in {self.heard}")
 
     async def hears_the_end(self) -> None:
         await self.hears(lambda _: self.over)
@@ -268,8 +269,14 @@ async def test_a_client_that_half_closes_its_socket_hears_what_was_due() -> None
         assert [one.stream_id for one in of(peer.heard, HEADERS) if one.flags & END_STREAM] == [1]
 
 
-async def test_a_client_that_breaks_a_rule_and_reads_only_a_part_of_its_answers_is_cut() -> None:
-    """On asyncio's loop: uvloop says only of the last 16 bytes that writing may go on."""
+async def test_a_client_that_breaks_a_rule_and_reads_only_a_part_of_its_answers_is_cut(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """On asyncio's loop, whose clock the test moves: uvloop says only of the last 16 bytes that writing may go on."""
+    loop, ahead_seconds = asyncio.get_running_loop(), 0.0
+    clock = loop.time
+    monkeypatch.setattr(wire, "STUCK_SECONDS", LONG_SECONDS)
+    monkeypatch.setattr(loop, "time", lambda: clock() + ahead_seconds)
     async with serving(Big) as running, connected(running, WIDE, receives_bytes=4096) as peer:
         transport = await narrow(running)
         low_bytes = transport.get_write_buffer_limits()[0]
@@ -280,6 +287,7 @@ async def test_a_client_that_breaks_a_rule_and_reads_only_a_part_of_its_answers_
             peer.read(2_000)
             await asyncio.sleep(0)
         assert running.clients == 1
+        ahead_seconds = LONG_SECONDS
         await running.nobody()
         assert not of(peer.heard, GOAWAY)
 
@@ -302,7 +310,7 @@ async def test_an_answer_to_come_is_cancelled_when_its_first_word_ends_the_conne
     async with serving(Slow, limits) as running, connected(running, PREFACE, shut, frames.SETTINGS_ACK, *asks) as peer:
         await peer.hears(lambda heard: of(heard, GOAWAY))
         assert 1 < len(coming) < 30
-        await until(lambda: all(one.cancelled() for one in coming), deadline_seconds=5, what="their end")
+        await until(lambda: all(one.cancelled() for one in coming), what="their end")
         assert running.metrics.open_streams == 0
 
 
@@ -314,7 +322,7 @@ async def test_a_watch_whose_first_word_ends_the_connection_leaves_no_task() -> 
     limits = Limits(max_waiting_bytes=1_000)
     async with serving(None, limits) as running, connected(running, PREFACE, shut, frames.SETTINGS_ACK, *asks) as peer:
         await peer.hears(lambda heard: of(heard, GOAWAY))
-        await until(lambda: len(asyncio.all_tasks()) == before, deadline_seconds=5, what="no task of a watch")
+        await until(lambda: len(asyncio.all_tasks()) == before, what="no task of a watch")
 
 
 @on_both_loops
@@ -341,7 +349,7 @@ async def test_a_request_on_the_line_is_answered_by_a_server_that_stops() -> Non
         await peer.hears_the_end()
         assert answers(peer.heard) == [1]
         assert last_streams(peer.heard) == [LARGEST_WINDOW, 1]
-        await asyncio.wait_for(stopping, 15)
+        await asyncio.wait_for(stopping, PATIENCE_SECONDS)
 
 
 @on_both_loops
@@ -356,7 +364,7 @@ async def test_a_request_that_was_sent_before_the_announcement_was_heard_is_answ
         await peer.acknowledges()
         await peer.hears_the_end()
         assert last_streams(peer.heard) == [LARGEST_WINDOW, 1]
-        await asyncio.wait_for(stopping, 15)
+        await asyncio.wait_for(stopping, PATIENCE_SECONDS)
 
 
 @on_both_loops
@@ -370,7 +378,7 @@ async def test_a_stop_waits_for_open_streams_of_a_client_that_heard_of_it() -> N
         peer.say(data(1, b"", end=True))
         await peer.hears_the_end()
         assert [one.stream_id for one in of(peer.heard, HEADERS) if one.flags & END_STREAM] == [1]
-        await asyncio.wait_for(stopping, 15)
+        await asyncio.wait_for(stopping, PATIENCE_SECONDS)
 
 
 @on_both_loops
@@ -379,7 +387,7 @@ async def test_an_idle_client_that_answers_pings_does_not_hold_up_a_stop() -> No
         await running.alone()
         stopping = asyncio.create_task(running.server.stop(LONG_SECONDS))
         await peer.acknowledges()
-        await asyncio.wait_for(stopping, 15)
+        await asyncio.wait_for(stopping, PATIENCE_SECONDS)
         await peer.hears_the_end()
         assert last_streams(peer.heard) == [LARGEST_WINDOW, 0]
 
@@ -389,7 +397,7 @@ async def test_a_client_that_answers_no_ping_holds_up_a_stop_no_longer_than_the_
     for seconds in (0, GRACE_SECONDS):
         async with serving() as running, connected(running, said) as peer:
             await running.alone()
-            await asyncio.wait_for(running.server.stop(seconds), 15)
+            await asyncio.wait_for(running.server.stop(seconds), PATIENCE_SECONDS)
             await peer.hears_the_end()
             assert last_streams(peer.heard) == [LARGEST_WINDOW, 0]
 
@@ -398,7 +406,7 @@ async def test_a_client_that_answers_no_ping_holds_up_a_stop_no_longer_than_the_
 async def test_the_last_word_leaves_before_the_cut_at_the_end_of_the_grace() -> None:
     async with serving() as running, connected(running, HELLO, request(1)) as peer:
         await peer.hears(answers)
-        await asyncio.wait_for(running.server.stop(GRACE_SECONDS), 15)
+        await asyncio.wait_for(running.server.stop(GRACE_SECONDS), PATIENCE_SECONDS)
         await peer.hears_the_end()
         assert last_streams(peer.heard) == [LARGEST_WINDOW, 1]
         await until(lambda: running.metrics.open_streams == 0, what="no open stream")
@@ -449,7 +457,7 @@ class TlsPeer:
         self._writer.write(b"".join(said))
 
     async def hears(self, what: Callable[[list[Frame]], object]) -> list[Frame]:
-        async with asyncio.timeout(15):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             while not what(parsed(self._raw)[0]):
                 part = await self._reader.read(65_536)
                 assert part, f"the end, behind {parsed(self._raw)[0]}"
@@ -458,7 +466,7 @@ class TlsPeer:
 
     async def hears_the_end(self) -> list[Frame]:
         try:
-            async with asyncio.timeout(15):
+            async with asyncio.timeout(PATIENCE_SECONDS):
                 while part := await self._reader.read(65_536):
                     self._raw += part
         except ConnectionError:
@@ -484,7 +492,7 @@ async def test_a_client_whose_handshake_ends_while_the_server_stops_is_served_an
         assert not stopping.done()
         late._writer.write(frame(PING, ACK, 0, of(heard, PING)[0].payload))
         assert last_streams(await late.hears_the_end()) == [LARGEST_WINDOW, 1]
-        await asyncio.wait_for(stopping, 15)
+        await asyncio.wait_for(stopping, PATIENCE_SECONDS)
         late.leave()
 
 
@@ -500,7 +508,7 @@ async def test_a_client_whose_handshake_ends_while_the_server_stops_is_cut_with_
         await late.hears(answers)
         await running.server.stop(0)  # as at the end of the grace
         assert last_streams(await late.hears_the_end()) == [LARGEST_WINDOW, 1]
-        await asyncio.wait_for(stopping, 15)
+        await asyncio.wait_for(stopping, PATIENCE_SECONDS)
         await running.nobody()
         first.leave()
         late.leave()

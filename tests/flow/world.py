@@ -74,22 +74,22 @@ class World:
         wait_until(lambda: self.metric("tidegate_queue_timeout_seconds", cluster="c") == seconds, what="the timeout")
 
     def fault(self, index: int, kind: str) -> None:
-        httpx.post(f"http://{self.engines[index]}/sim/fault", json={"fault": kind}).raise_for_status()
+        httpx.post(f"http://{self.engines[index]}/sim/fault", json={"fault": kind}, timeout=60).raise_for_status()
 
     def received(self, index: int) -> list[dict[str, Any]]:
-        return list(httpx.get(f"http://{self.engines[index]}/sim/requests?last=256").json())
+        return list(httpx.get(f"http://{self.engines[index]}/sim/requests?last=256", timeout=60).json())
 
     def metric(self, name: str, **labels: str) -> float:
         """A value of ext_proc's page; 0 where it is not there yet."""
         wanted = name + "{" + ",".join(f'{key}="{value}"' for key, value in labels.items()) + "} "
-        lines = httpx.get(self.up.ready["metrics"]["ext_proc"]).text.splitlines()
+        lines = httpx.get(self.up.ready["metrics"]["ext_proc"], timeout=60).text.splitlines()
         return float(next((line.removeprefix(wanted) for line in lines if line.startswith(wanted)), "0"))
 
     def waiting(self) -> int:
         return self.look().waiting.total()
 
     def look(self) -> Look:
-        page = httpx.get(self.up.ready["metrics"]["ext_proc"]).text
+        page = httpx.get(self.up.ready["metrics"]["ext_proc"], timeout=60).text
         return Look(_by_class(page, "tidegate_queue_requests"), _by_class(page, "tidegate_queue_served_total"))
 
     def outcome(self, outcome: str) -> float:

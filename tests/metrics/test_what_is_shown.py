@@ -35,7 +35,8 @@ PLACE = {"cluster": "phi-3", "replica": ONE}
 @asynccontextmanager
 async def controller(store: MemoryStore, instance: str) -> AsyncIterator[CollectorRegistry]:
     registry = CollectorRegistry()
-    task = asyncio.create_task(loop.run(store, topology(), tick_ms=20, registry=registry, instance=instance))
+    running = loop.run(store, topology(), tick_ms=20, sample_ttl_ms=60_000, registry=registry, instance=instance)
+    task = asyncio.create_task(running)
     try:
         yield registry
     finally:
@@ -44,7 +45,8 @@ async def controller(store: MemoryStore, instance: str) -> AsyncIterator[Collect
 
 
 async def test_the_leader_shows_the_fleet_and_nobody_else() -> None:
-    store = MemoryStore(now_ms)
+    started = now_ms()
+    store = MemoryStore(lambda: started)  # where no time passes, no lease ends, however busy the machine
     node = NodeSample(node="n1", sampled_at_ms=now_ms(), seq=1, nvml="no_library", gpus={})
     seen = sample(ONE, at_ms=now_ms(), running=2, waiting=3, kv_used_ratio=0.5)
     await store.publish(NodeTick(node=node, endpoints=(seen,)), ttl_ms=60_000)
@@ -107,7 +109,8 @@ def test_an_ack_is_timed_from_the_push_of_its_version_and_settles_those_before()
 @pytest.mark.redis
 async def test_round_trips_to_redis_are_timed_by_command_and_failures_counted(redis_url: str) -> None:
     registry, gone = CollectorRegistry(), CollectorRegistry()
-    store, nowhere = RedisStore(redis_url), RedisStore(f"redis://127.0.0.1:{take_free_port()}/0")
+    store = RedisStore(redis_url, timeout_seconds=60)
+    nowhere = RedisStore(f"redis://127.0.0.1:{take_free_port()}/0", timeout_seconds=60)
     StoreMetrics(registry, store)
     StoreMetrics(gone, nowhere)
     try:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 
 import httpx
@@ -154,11 +153,9 @@ def test_a_request_without_a_trace_is_sampled_by_the_ratio(traced: Traced, reque
 
 
 def test_lines_of_decisions_tell_request_and_trace(traced: Traced) -> None:
-    lines = [json.loads(line) for line in traced.log("ext_proc").splitlines()]
-    (picked,) = (one for one in lines if one["event"] == "picked" and one.get("trace_id") == traced.traces["sampled"])
+    picked, refused = traced.line("picked", "sampled"), traced.line("refused", "refused")
     assert picked["request_id"] == traced.engine_saw("sampled")["x-request-id"]
     assert picked["cluster"] == MODEL
-    (refused,) = (one for one in lines if one["event"] == "refused" and one.get("trace_id") == traced.traces["refused"])
     assert refused["reason"] == "model-not-found"
 
 
@@ -179,5 +176,5 @@ def _engines(traced: Traced) -> list[str]:
 def test_decisions_have_the_trace_as_their_exemplar(traced: Traced) -> None:
     traced.ask("shown", SAMPLED)  # the newest of its bucket
     accept = {"accept": "application/openmetrics-text; version=1.0.0"}
-    page = httpx.get(traced.up.ready["metrics"]["ext_proc"], headers=accept).text
+    page = httpx.get(traced.up.ready["metrics"]["ext_proc"], headers=accept, timeout=60).text
     assert f'trace_id="{traced.traces["shown"]}"' in page

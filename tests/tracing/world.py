@@ -62,7 +62,7 @@ class Traced:
         raise AssertionError("ext_proc decides nothing")
 
     def _decided(self) -> float:
-        lines = httpx.get(self.up.ready["metrics"]["ext_proc"]).text.splitlines()
+        lines = httpx.get(self.up.ready["metrics"]["ext_proc"], timeout=60).text.splitlines()
         names = ("tidegate_ext_proc_decisions_total{", "tidegate_ext_proc_refusals_total{")
         return sum(float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith(names))
 
@@ -73,12 +73,12 @@ class Traced:
         content = body if isinstance(body, bytes) else json.dumps(body or body_of()).encode()
         url = f"{self.up.gateway}/v1/chat/completions?key={QUERY}"
         named["content-type"] = "application/json"
-        return httpx.post(url, content=content, headers=named, timeout=30).status_code
+        return httpx.post(url, content=content, headers=named, timeout=60).status_code
 
     def engine_saw(self, name: str) -> dict[str, str]:
         """The headers that the engine got of that request."""
         for engine in self.up.ready["engines"]:
-            for one in httpx.get(f"{engine['url']}/sim/requests?last=256").json():
+            for one in httpx.get(f"{engine['url']}/sim/requests?last=256", timeout=60).json():
                 headers = {key.lower(): value for key, value in dict(one["headers"]).items()}
                 if headers.get("user-agent") == self.agents[name]:
                     return headers
@@ -95,11 +95,25 @@ class Traced:
         wait_until(lambda: len(self.collector.spans(trace=trace)) >= spans, what=f"{spans} spans of {trace}")
         return {span.name: span for span in self.collector.spans(trace=trace)}
 
+    def line(self, event: str, name: str) -> dict[str, Any]:
+        """The one line of ext_proc's log that tells of that request, once it is written."""
+        found: list[dict[str, Any]] = []
+
+        def written() -> bool:
+            whole = [json.loads(line) for line in self.log("ext_proc").splitlines(keepends=True) if line[-1] == "\n"]
+            wanted = (event, self.traces[name])
+            found[:] = [one for one in whole if (one["event"], one.get("trace_id")) == wanted]
+            return bool(found)
+
+        wait_until(written, what=f"{event} in the log")
+        (line,) = found
+        return line
+
     def log(self, part: str) -> str:
         return Path(self.up.ready["config"]).with_name(f"{part}.log").read_text()
 
     def metric(self, part: str, line: str) -> float:
-        page = httpx.get(self.up.ready["metrics"][part]).text
+        page = httpx.get(self.up.ready["metrics"][part], timeout=60).text
         found = [one for one in page.splitlines() if one.startswith(line + " ")]
         return float(found[0].rsplit(" ", 1)[1]) if found else 0.0
 
