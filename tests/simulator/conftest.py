@@ -22,12 +22,12 @@ class Client:
 
     def __init__(self, handle: EngineHandle) -> None:
         self.address = handle.address
-        self.http = httpx.AsyncClient(base_url=f"http://{handle.address}", timeout=20, trust_env=False)
+        self.http = httpx.AsyncClient(base_url=f"http://{handle.address}", timeout=60, trust_env=False)
         self.openai = openai.AsyncOpenAI(
             base_url=f"http://{handle.address}/v1",
             api_key="none",
             max_retries=0,
-            timeout=20,
+            timeout=60,
             http_client=httpx.AsyncClient(trust_env=False),
         )
 

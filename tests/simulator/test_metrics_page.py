@@ -85,7 +85,7 @@ async def test_a_second_prompt_counts_its_hits_in_tokens(start_engine: Start) ->
 async def test_running_waiting_and_kv_use_follow_the_load(start_engine: Start) -> None:
     engine = await start_engine(max_num_seqs=1, time_scale=1.0)
     body = chat("x" * 4000, max_tokens=4000)
-    calls = [asyncio.create_task(engine.http.post("/v1/chat/completions", json=body, timeout=30)) for _ in "12"]
+    calls = [asyncio.create_task(engine.http.post("/v1/chat/completions", json=body, timeout=60)) for _ in "12"]
 
     async def loaded() -> bool:
         running = await engine.metric("vllm:num_requests_running")

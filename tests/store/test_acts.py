@@ -25,7 +25,7 @@ async def store(request: pytest.FixtureRequest) -> AsyncIterator[Store]:
     if request.param == "memory":
         yield MemoryStore(lambda: NOW_MS)
         return
-    store = RedisStore(request.getfixturevalue("redis_url"), timeout_seconds=10.0)
+    store = RedisStore(request.getfixturevalue("redis_url"), timeout_seconds=60.0)
     yield store
     await store.close()
 

@@ -95,7 +95,7 @@ async def test_a_lost_store_leaves_the_last_estimate() -> None:
 
 @pytest.mark.redis
 async def test_a_clock_an_hour_slow_reads_what_redis_says(own_redis: RedisServer) -> None:
-    store = RedisStore(own_redis.url)
+    store = RedisStore(own_redis.url, timeout_seconds=60)
     clock = StoreClock(store, wall_seconds=lambda: time.time() - 3600)
     keeper = asyncio.create_task(clock.run())
     try:

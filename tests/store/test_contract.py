@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from typing import Any
@@ -18,6 +19,8 @@ from tidegate.store.redis import RedisStore
 
 LONG_MS = 600_000
 SHORT_MS = 500
+PATIENT_SECONDS = 60.0
+_worlds = itertools.count()
 
 
 @dataclass
@@ -37,8 +40,9 @@ async def world(request: pytest.FixtureRequest) -> AsyncIterator[World]:
         yield World(memory, lambda: now.__setitem__(0, now[0] + SHORT_MS), lambda: len(memory._readers))
         return
     cli = request.getfixturevalue("redis_cli")
-    store = RedisStore(request.getfixturevalue("redis_url"), timeout_seconds=10.0)
-    counted = lambda: int(cli("PUBSUB", "NUMSUB", "tidegate:samples").split()[-1])  # noqa: E731
+    prefix = f"contract-{next(_worlds)}"  # readers of the test before may be subscribed for a moment yet
+    store = RedisStore(request.getfixturevalue("redis_url"), prefix, timeout_seconds=PATIENT_SECONDS)
+    counted = lambda: int(cli("PUBSUB", "NUMSUB", f"{prefix}:samples").split()[-1])  # noqa: E731
     yield World(store, lambda: None, counted)
     await store.close()
 
@@ -132,7 +136,7 @@ async def test_every_reader_gets_every_tick_in_order(world: World) -> None:
     await until(lambda: world.readers() == 2, what="both subscribed")
     for seq in range(20):
         await world.store.publish(tick(endpoint(seq=seq)), ttl_ms=LONG_MS)
-    assert [list(range(20))] * 2 == await asyncio.wait_for(asyncio.gather(*readers), 10)
+    assert [list(range(20))] * 2 == await asyncio.wait_for(asyncio.gather(*readers), PATIENT_SECONDS)
     await until(lambda: world.readers() == 0, what="both unsubscribed")
 
 
@@ -142,7 +146,7 @@ async def test_a_tick_crosses_the_channel_unchanged(world: World) -> None:
     reader = asyncio.ensure_future(anext(ticks))
     await until(lambda: world.readers() == 1, what="subscribed")
     await world.store.publish(sent, ttl_ms=LONG_MS)
-    assert sent == await asyncio.wait_for(reader, 10)
+    assert sent == await asyncio.wait_for(reader, PATIENT_SECONDS)
     await ticks.aclose()
 
 
@@ -151,7 +155,7 @@ async def test_closing_ends_a_reader_with_an_error(world: World) -> None:
     await until(lambda: world.readers() == 1, what="subscribed")
     await world.store.close()
     with pytest.raises(StoreUnavailable):
-        await asyncio.wait_for(reader, 10)
+        await asyncio.wait_for(reader, PATIENT_SECONDS)
 
 
 async def test_operator_keys_are_read_by_cluster_scope_and_model(store: Store) -> None:

@@ -21,7 +21,7 @@ async def store(request: pytest.FixtureRequest) -> AsyncIterator[Store]:
     if request.param == "memory":
         yield MemoryStore(lambda: 1_700_000_000_000)
         return
-    redis = RedisStore(request.getfixturevalue("redis_url"), timeout_seconds=10.0)
+    redis = RedisStore(request.getfixturevalue("redis_url"), timeout_seconds=60.0)
     yield redis
     await redis.close()
 
@@ -68,7 +68,7 @@ async def test_what_the_controller_found_good_is_read_with_the_orders(store: Sto
 @pytest.mark.parametrize("only_if", [None, "5"])
 async def test_a_key_of_another_type_is_named(redis_url: str, redis_cli: Callable[..., str], only_if: str) -> None:
     redis_cli("SET", f"tidegate:{KEY}", "x")
-    store = RedisStore(redis_url, timeout_seconds=10.0)
+    store = RedisStore(redis_url, timeout_seconds=60.0)
     with pytest.raises(StoreRefused, match=f"tidegate:{KEY} in Redis is of another type"):
         await store.change_fields([FieldChange(key=KEY, field=A, value="6", only_if=only_if)], [])
     await store.close()

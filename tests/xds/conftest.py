@@ -22,11 +22,12 @@ from xds_server.cache import SnapshotCache
 from xds_server.consistency import check
 from xds_server.desired import Desired, DesiredCluster, DesiredEndpoint
 from xds_server.metrics import XdsMetrics
-from xds_server.resources import build
+from xds_server.resources import build, clusters, listener
+from xds_server.resources.names import EXT_PROC_CLUSTER
 from xds_server.server import Streams, start
 from xds_server.snapshot import snapshot_of
 from xds_server.subscription.stream import StreamStatus
-from xds_server.type_urls import ENDPOINT, SHORT_NAMES
+from xds_server.type_urls import CLUSTER, ENDPOINT, SHORT_NAMES
 
 both_protocols = pytest.mark.parametrize("gateway", ["delta", "sotw"], indirect=True)
 
@@ -52,7 +53,7 @@ class Gateway:
     cache: SnapshotCache = field(default_factory=SnapshotCache)
     port: int = field(default_factory=take_free_port)
     admin_port: int = field(default_factory=take_free_port)
-    client: httpx.AsyncClient = field(default_factory=httpx.AsyncClient)
+    client: httpx.AsyncClient = field(default_factory=lambda: httpx.AsyncClient(timeout=60))
     envoy: EnvoyProcess | None = None
     settings: dict[str, Any] = field(default_factory=dict)
     pushed: dict[str, str] = field(default_factory=dict)
@@ -71,9 +72,11 @@ class Gateway:
             **basis,
         )
 
-    async def serve(self, *clusters: DesiredCluster, deadline_seconds: float = 60) -> tuple[str, ...]:
+    async def serve(self, *served: DesiredCluster) -> tuple[str, ...]:
         """The type URLs that changed."""
-        messages = build(self.desired(*clusters))
+        messages = build(self.desired(*served))
+        # A busy machine is slow to answer, and not away: that is refused connections and NOT_SERVING.
+        messages[CLUSTER][EXT_PROC_CLUSTER].health_checks[0].timeout.seconds = 60
         check(messages)
         snapshot, before = snapshot_of(messages), self.cache.snapshot
         endpoints = before.resources(ENDPOINT) if before else {}
@@ -85,7 +88,7 @@ class Gateway:
             admin = f"127.0.0.1:{self.admin_port}"
             text = bootstrap_yaml(self.xds_address, admin, node_id="test-envoy", protocol=self.protocol)
             self.envoy = self.start_envoy(text)
-        await until(self.settled, deadline_seconds=deadline_seconds, what="Envoy accepting the snapshot")
+        await until(self.settled, what="Envoy accepting the snapshot")
         await until(lambda: accepts(self.port), what="Envoy listening")
         return changed
 
@@ -109,6 +112,20 @@ class Gateway:
         """A counter or gauge of Envoy by its full name."""
         lines = (await self.admin("/stats")).text.splitlines()
         return next(int(line.split(": ")[1]) for line in lines if line.startswith(f"{name}: "))
+
+
+@pytest.fixture
+def envoy_never_gives_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it is not sent it waits for for ever, instead of 15 s: what ends is the server's doing."""
+
+    def waiting() -> Any:
+        source = over_ads()
+        source.initial_fetch_timeout.SetInParent()
+        return source
+
+    over_ads = clusters.over_ads
+    for module in (clusters, listener):
+        monkeypatch.setattr(module, "over_ads", waiting)
 
 
 @pytest.fixture

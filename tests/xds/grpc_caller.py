@@ -15,7 +15,7 @@ def main(target: str) -> None:
         who = channel.unary_unary("/tests.Who/Are")
         for _ in sys.stdin:
             try:
-                print(who(b"", timeout=5).decode(), flush=True)  # noqa: T201
+                print(who(b"", timeout=60).decode(), flush=True)  # noqa: T201
             except grpc.RpcError as exc:
                 print(exc.code().name, flush=True)  # noqa: T201
 

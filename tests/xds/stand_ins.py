@@ -71,7 +71,7 @@ class Engine:
         await response.prepare(request)
         for number in range(3):
             await response.write(f"data: {number}\n\n".encode())
-            await asyncio.wait_for(self.next_event.wait(), 10)
+            await asyncio.wait_for(self.next_event.wait(), 60)
             self.next_event.clear()
         return response
 

@@ -74,7 +74,7 @@ async def test_http_2_without_tls_is_served_and_refused_alike(gateway: Gateway, 
     [engine] = await engines(1)
     await gateway.serve(cluster("chat", endpoint(engine, 1)))
     url = f"http://127.0.0.1:{gateway.port}{CHAT}"
-    async with httpx.AsyncClient(http1=False, http2=True) as client:
+    async with httpx.AsyncClient(http1=False, http2=True, timeout=60) as client:
         served = await client.post(url, json={"model": "chat"})
         empty = await client.post(url)
     assert (served.http_version, served.json()["engine"]) == ("HTTP/2", "a")

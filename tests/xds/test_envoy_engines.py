@@ -45,9 +45,9 @@ async def test_an_engine_of_http2_without_tls_is_reached_as_the_cluster_says(
 ) -> None:
     port = take_free_port()
     envoy(http2_engine(port))
-    await until(lambda: accepts(port), deadline_seconds=60, what="the engine listening")
+    await until(lambda: accepts(port), what="the engine listening")
     there = DesiredEndpoint(address=f"127.0.0.1:{port}", ip="127.0.0.1", port=port, weight=1)
-    await gateway.serve(replace(cluster("chat", there), upstream=replace(DEFAULT, http=http)), deadline_seconds=60)
+    await gateway.serve(replace(cluster("chat", there), upstream=replace(DEFAULT, http=http)))
     answer = await gateway.post({"model": "chat"})
     assert (answer.status_code, answer.text == "by h2") == (status, status == 200)
 
@@ -56,7 +56,7 @@ async def test_a_replica_that_is_set_aside_still_gets_the_requests_that_name_it(
     """override_host looks at no ejection: whoever names replicas has to know."""
     one, two = await engines(2)
     chat = cluster("chat", endpoint(one, 1), endpoint(two, 1), lb=LbPolicy.PICK)
-    await gateway.serve(chat, deadline_seconds=60)
+    await gateway.serve(chat)
     names_it_first = {"model": "chat", "pick": f"{one.address},{two.address}"}
     for _ in range(DEFAULT.eject_after):
         assert (await gateway.post(names_it_first, "/v1/chat/completions?status=500")).status_code == 500

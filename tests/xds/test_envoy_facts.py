@@ -1,4 +1,4 @@
-"""A real Envoy, both protocols: what a server must do so that nothing waits for a timeout of 15 s."""
+"""A real Envoy, both protocols: what a server must do so that nothing waits for a timeout of 15 s, which there is not."""
 
 from __future__ import annotations
 
@@ -9,9 +9,7 @@ import pytest
 from tests.xds.conftest import Gateway, both_protocols, cluster, endpoint
 from tidegate.domain.topology import LbPolicy
 
-pytestmark = [pytest.mark.envoy, both_protocols]
-
-SOONER_THAN_ENVOY_GIVES_UP: Any = {"deadline_seconds": 10}
+pytestmark = [pytest.mark.envoy, both_protocols, pytest.mark.usefixtures("envoy_never_gives_up")]
 
 
 async def test_fact_25_a_changed_cluster_whose_endpoints_stay_is_not_left_warming(
@@ -20,7 +18,7 @@ async def test_fact_25_a_changed_cluster_whose_endpoints_stay_is_not_left_warmin
     [engine] = await engines(1)
     await gateway.serve(cluster("chat", endpoint(engine, 1)))
     for lb in (LbPolicy.PICK, LbPolicy.WEIGHTED):
-        await gateway.serve(cluster("chat", endpoint(engine, 1), lb=lb), **SOONER_THAN_ENVOY_GIVES_UP)
+        await gateway.serve(cluster("chat", endpoint(engine, 1), lb=lb))
         assert await gateway.stat("cluster_manager.warming_clusters") == 0
 
 
@@ -31,9 +29,9 @@ async def test_fact_21_a_cluster_that_goes_and_its_routes_go_without_an_unknown_
     both = [cluster("chat", endpoint(first, 1)), cluster("images", endpoint(second, 1))]
     await gateway.serve(*both)
     for _ in range(3):
-        await gateway.serve(both[0], **SOONER_THAN_ENVOY_GIVES_UP)
+        await gateway.serve(both[0])
         assert (await gateway.post({"model": "chat"})).status_code == 200
-        await gateway.serve(*both, **SOONER_THAN_ENVOY_GIVES_UP)
+        await gateway.serve(*both)
         assert (await gateway.post({"model": "images"})).status_code == 200
     assert await gateway.stat("http.gateway.no_cluster") == 0
 
@@ -41,9 +39,9 @@ async def test_fact_21_a_cluster_that_goes_and_its_routes_go_without_an_unknown_
 async def test_fact_35_a_cluster_is_emptied_by_an_empty_assignment(gateway: Gateway, engines: Any) -> None:
     [engine] = await engines(1)
     await gateway.serve(cluster("chat", endpoint(engine, 1)))
-    await gateway.serve(cluster("chat"), **SOONER_THAN_ENVOY_GIVES_UP)
+    await gateway.serve(cluster("chat"))
     assert (await gateway.post({"model": "chat"})).status_code == 503
-    await gateway.serve(cluster("chat", endpoint(engine, 1)), **SOONER_THAN_ENVOY_GIVES_UP)
+    await gateway.serve(cluster("chat", endpoint(engine, 1)))
     assert (await gateway.post({"model": "chat"})).status_code == 200
 
 

@@ -35,14 +35,15 @@ async def test_a_server_that_restarts_goes_unnoticed(gateway: Gateway, engines: 
         await server.stop(0)
 
 
+@pytest.mark.usefixtures("envoy_never_gives_up")
 async def test_fact_41_a_stream_cut_during_a_cluster_push_does_not_leave_the_cluster_warming(
     gateway: Gateway, engines: Any
 ) -> None:
-    """The assignment is as it was: only a server that sends it all the same ends the warming within 15 s."""
+    """The assignment is as it was: only a server that sends it all the same ends the warming."""
     [engine] = await engines(1)
     await gateway.serve(cluster("chat", endpoint(engine, 1)))
     gateway.servicer.cut_after = CLUSTER
-    await gateway.serve(cluster("chat", endpoint(engine, 1), lb=LbPolicy.PICK), deadline_seconds=10)
+    await gateway.serve(cluster("chat", endpoint(engine, 1), lb=LbPolicy.PICK))
     assert gateway.servicer.cut_after is None
     assert await gateway.stat("cluster_manager.warming_clusters") == 0
     assert (await gateway.post({"model": "chat"})).status_code == 200

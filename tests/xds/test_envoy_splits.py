@@ -31,4 +31,4 @@ async def test_alone_envoy_splits_by_share_and_says_where_it_sent(gateway: Gatew
         answer = await gateway.post({"model": "chat"})
         told[answer.json()["engine"], answer.headers["x-tidegate-cluster"]] += 1
     assert set(told) == {("a", "chat"), ("b", "canary")}
-    assert abs(told["b", "canary"] - 0.3 * COUNT) < 4 * sqrt(COUNT * 0.21)
+    assert abs(told["b", "canary"] - 0.3 * COUNT) < 5.5 * sqrt(COUNT * 0.21)  # but for 1 in 10 million runs

@@ -95,7 +95,7 @@ async def test_fact_20_a_closed_stream_leaves_nothing_behind(served: Served) -> 
     await until(lambda: served.cache.watchers == 1, what="the stream watches")
     stream.cancel()
     await until(lambda: served.cache.watchers == 0, what="the watch is gone")
-    assert served.streams.status(0) == []
+    await until(lambda: served.streams.status(0) == [], what="the stream is gone")
 
 
 async def test_a_half_closed_stream_ends_well(served: Served) -> None:

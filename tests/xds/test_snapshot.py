@@ -60,7 +60,7 @@ async def test_a_watcher_that_comes_after_the_snapshot_is_given_it() -> None:
     cache = SnapshotCache()
     cache.set(of_clusters(1))
     with cache.watch() as watcher:
-        await asyncio.wait_for(watcher.woken(), 5)
+        await asyncio.wait_for(watcher.woken(), 60)
         assert watcher.snapshot is cache.snapshot is not None
 
 
@@ -76,7 +76,7 @@ async def test_an_identical_snapshot_wakes_nobody() -> None:
 async def test_a_watcher_s_patience_ends() -> None:
     with SnapshotCache().watch() as watcher:
         await watcher.woken()
-        await asyncio.wait_for(watcher.woken(0.001), 5)
+        await asyncio.wait_for(watcher.woken(0.001), 60)
 
 
 async def test_a_group_gets_its_own_snapshot_and_others_the_default() -> None:
