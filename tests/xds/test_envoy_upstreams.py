@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.conftest import until
 from tests.xds.conftest import Gateway, cluster, endpoint
 from tidegate.domain.topology import LbPolicy
 from tidegate.domain.upstream import DEFAULT, Balance, Upstream
@@ -70,6 +71,7 @@ async def test_a_silent_replica_is_answered_for_and_not_asked_twice(gateway: Gat
         {"model": "chat", "pick": f"{one.address},{two.address}"}, "/v1/chat/completions?hang=1"
     )
     assert answer.status_code == 504
+    await until(lambda: one.requests or two.requests, what="the request at a replica, which may be slow to hear it")
     assert len(one.requests) + len(two.requests) == 1
 
 
