@@ -187,24 +187,33 @@ async def test_what_no_client_would_say_is_refused_in_one_line_without_the_token
     assert await world.waiting() == []
 
 
-async def test_of_too_many_connections_the_most_silent_is_cut_and_later_all_that_stay_silent(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("controller.hooks.server.Guarded", partial(Guarded, most=2, silent=0.5))
+@contextlib.asynccontextmanager
+async def connected(
+    monkeypatch: pytest.MonkeyPatch, times: int, most: int, silent: float
+) -> AsyncIterator[list[tuple[asyncio.StreamReader, asyncio.StreamWriter]]]:
+    """So many connections to hooks that bear `most` at once, and each for so many silent seconds."""
+    monkeypatch.setattr("controller.hooks.server.Guarded", partial(Guarded, most=most, silent=silent))
     server = HooksServer(Hooks(RULES, MemoryStore(lambda: NOW_MS), HookInstruments(CollectorRegistry()), token=str))
     host, _, port = (await server.start("127.0.0.1:0")).rpartition(":")
-    pairs = [await asyncio.open_connection(host, int(port)) for _ in range(3)]
-    ends = [asyncio.create_task(_end(reader)) for reader, _ in pairs]
-    done, waiting = await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
-    assert (ends[0] in done, len(waiting)) == (True, 2)
-    async with asyncio.timeout(10):
-        await asyncio.gather(*waiting)
-    reader, writer = await asyncio.open_connection(host, int(port))
-    writer.write(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
-    assert b"401" in await reader.readline()
-    for _, one in (*pairs, (reader, writer)):
-        one.close()
+    pairs = [await asyncio.open_connection(host, int(port)) for _ in range(times)]
+    async with asyncio.timeout(60):
+        yield pairs
+    for _, writer in pairs:
+        writer.close()
     await server.stop()
+
+
+async def test_of_too_many_connections_the_most_silent_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with connected(monkeypatch, 3, most=2, silent=600) as [(oldest, _), *others]:
+        await _end(oldest)
+        for reader, writer in others:
+            writer.write(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
+            assert b"401" in await reader.readline()
+
+
+async def test_connections_that_stay_silent_are_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with connected(monkeypatch, 2, most=2, silent=0.2) as pairs:
+        await asyncio.gather(*(_end(reader) for reader, _ in pairs))
 
 
 async def _end(reader: asyncio.StreamReader) -> None:

@@ -102,12 +102,12 @@ class Gateway:
         async def well() -> bool:
             return len(self.worker_pids()) == WORKERS and await self.answers(4)
 
-        await until(well, deadline_seconds=90, what="a gateway that answers every model")
+        await until(well, deadline_seconds=120, what="a gateway that answers every model")
 
     async def answers(self, times: int = 1) -> bool:
         """Whether every model is answered right."""
         load = Load(self.port)
-        async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=5)) as session:
+        async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=30)) as session:
             told = [await load.ask(session, name, 100) for name in [*MODELS, *ALIASES] * times]
         return set(told) == {"200"} and not load.wrong
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import AsyncIterator
+from operator import le
 from typing import Any
 
 import pytest
@@ -22,16 +23,18 @@ from tests.ext_proc.parts import Picker, body_message
 
 QUICK = Limits(quiet_seconds=0.3, answer_seconds=0.3, stuck_seconds=0.5)
 PROCESS = f"/{EXTERNAL_PROCESSOR}/Process"
+PATIENT = Limits(quiet_seconds=0.3, answer_seconds=3.0, stuck_seconds=60.0)
+"""For a client that answers, from another thread, as soon as a busy machine lets it."""
 OPEN = headers(1, (*REQUEST[:2], (":path", PROCESS), *REQUEST[3:]))
 
 
 class Running:
     """A server, and a line to it."""
 
-    def __init__(self) -> None:
+    def __init__(self, limits: Limits) -> None:
         self.picker = Picker()
         self.server = WireServer(
-            self.picker.session, Health(), self.picker.metrics, max_body_bytes=1 << 25, limits=QUICK
+            self.picker.session, Health(), self.picker.metrics, max_body_bytes=1 << 25, limits=limits
         )
 
     async def start(self) -> None:
@@ -51,8 +54,8 @@ class Running:
 
 
 @pytest.fixture
-async def running() -> AsyncIterator[Running]:
-    one = Running()
+async def running(request: pytest.FixtureRequest) -> AsyncIterator[Running]:
+    one = Running(getattr(request, "param", QUICK))
     await one.start()
     yield one
     await one.line.stop()
@@ -67,6 +70,7 @@ async def test_a_client_that_vanished_without_a_fin_is_let_go(running: Running) 
     writer.close()
 
 
+@pytest.mark.parametrize("running", [PATIENT], indirect=True, ids=["patient"])
 async def test_a_client_that_answers_pings_stays_and_its_stream_with_it(running: Running) -> None:
     async with aio.insecure_channel(f"127.0.0.1:{running.line.port}") as channel:
         call = channel.stream_stream(PROCESS)()
@@ -75,7 +79,7 @@ async def test_a_client_that_answers_pings_stays_and_its_stream_with_it(running:
         _, writer = await running.open()
         await until(lambda: running.held() == (2, 2), what="two open streams")
         await until(lambda: running.held() == (1, 1), what="the end of the one that answers nothing")
-        await asyncio.sleep(3 * QUICK.quiet_seconds)
+        await asyncio.sleep(3 * PATIENT.quiet_seconds)
         assert running.held() == (1, 1)
         call.cancel()
         writer.close()
@@ -94,7 +98,7 @@ async def test_cut_connections_leave_no_task_and_no_descriptor(running: Running)
     before = _held_by_us()
     for _ in range(20):
         await broken()
-    await until(lambda: _held_by_us() == before, what=f"{before} tasks and descriptors")
+    await until(lambda: all(map(le, _held_by_us(), before)), what=f"at most {before} tasks and descriptors")
 
 
 def _held_by_us() -> tuple[Any, ...]:

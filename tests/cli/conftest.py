@@ -69,7 +69,7 @@ class Desk:
 
     def ask(self, question: Callable[[Store], Awaitable[Any]]) -> Any:
         async def go() -> Any:
-            store = RedisStore(self.server.url, timeout_seconds=10.0)
+            store = RedisStore(self.server.url)
             try:
                 return await question(store)
             finally:
@@ -87,7 +87,9 @@ class Desk:
             topology = load(self.config).topology
             await Controller(store, topology, clock=lambda: now, sample_ttl_ms=LONG_MS).tick()
 
-        self.ask(go)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("controller.controller.LEASE_MS", LONG_MS)  # no stop of this process ends it
+            self.ask(go)
         self.redis("DEL", "tidegate:leader")  # whoever decides next does not wait for the lease to end
 
     def weight(self, address: str) -> str:
@@ -96,7 +98,11 @@ class Desk:
 
 @pytest.fixture
 def desk(
-    redis_server: RedisServer, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    redis_server: RedisServer,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    patient: None,
 ) -> Desk:
     config = tmp_path / "tidegate.yaml"
     config.write_text(FILE)

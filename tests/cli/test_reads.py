@@ -18,6 +18,14 @@ from tidegate.cli.explain import words
 from tidegate.store.ports import Event
 
 WEIGHTS = {"latency": 0.45, "vram": 0.35, "entropy": 0.2}
+PATIENT = """
+from tests.conftest import PATIENT_SECONDS
+from tidegate.cli.main import main
+from tidegate.store.redis import RedisStore
+
+RedisStore.__init__.__kwdefaults__["timeout_seconds"] = PATIENT_SECONDS
+main()
+"""
 PLAIN = {
     "weight": 590,
     "traffic_ratio": 0.5,
@@ -89,7 +97,7 @@ def test_events_are_filtered_counted_and_free_of_control_codes(desk: Desk) -> No
 
 
 def test_follow_prints_what_comes_until_it_is_interrupted(desk: Desk, tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "tidegate.cli.main", "events", "--follow", "-n", "0", "--json", *desk.where]
+    command = [sys.executable, "-c", PATIENT, "events", "--follow", "-n", "0", "--json", *desk.where]
     printed = tmp_path / "events"
 
     def came() -> bool:
@@ -99,9 +107,9 @@ def test_follow_prints_what_comes_until_it_is_interrupted(desk: Desk, tmp_path: 
 
     with printed.open("w") as out, subprocess.Popen(command, stdout=out) as follower:
         try:
-            wait_until(came, deadline_seconds=60, what="the event")
+            wait_until(came, what="the event")
         finally:
             follower.send_signal(signal.SIGINT)
-        assert follower.wait(timeout=30) in {0, 130}
+        assert follower.wait(timeout=60) in {0, 130}
     told = json.loads(printed.read_text().splitlines()[0])
     assert (told["what"], told["after"]) == (f"weight:phi-3 {A}", "100")

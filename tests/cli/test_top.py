@@ -175,7 +175,7 @@ class Screen:
                 self.written += os.read(self.fd, 65536)
 
     def ended(self) -> int:
-        end = time.monotonic() + 30
+        end = time.monotonic() + 60
         while self.process.poll() is None:
             assert time.monotonic() < end, "top did not end"
             if select.select([self.fd], [], [], 0.05)[0]:

@@ -68,7 +68,7 @@ async def keep_publishing(store):
 
 @pytest.fixture
 async def redis_store(own_redis):
-    store = RedisStore(own_redis.url)
+    store = RedisStore(own_redis.url, timeout_seconds=60)
     yield store
     await store.close()
 

@@ -53,7 +53,7 @@ async def opened() -> AsyncIterator[list[HttpPages]]:
 
 async def page(opened: list[HttpPages], tls: EngineTls, address: str, cluster: str = "m") -> int:
     tls.watched(Target(cluster, address))
-    opened.append(HttpPages(5.0, tls_of=tls.of))
+    opened.append(HttpPages(60.0, tls_of=tls.of))
     return (await opened[-1].get(address, "/metrics")).status
 
 

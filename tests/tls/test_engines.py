@@ -11,8 +11,9 @@ pytestmark = [pytest.mark.envoy, pytest.mark.redis]
 
 @pytest.mark.parametrize("model", ["https", "mutual"])
 def test_an_https_engine_answers(world: World, model: str) -> None:
+    before = world.engines[model].requests
     assert world.post(model).status_code == 200
-    assert world.engines[model].requests == 1
+    assert world.engines[model].requests == before + 1
 
 
 @pytest.mark.parametrize("model", ["misnamed", "mistrusted", "unencrypted", "unknown"])

@@ -200,7 +200,7 @@ async def test_one_way_tls_asks_no_client_for_a_certificate_and_a_channel_takes_
                 return False
             return True
 
-    assert await connects()
+    await until(connects, what="a connection")
     other = Authority("other")
     other.leaf("a.test").write(tmp_path, "server")
     watch.look()

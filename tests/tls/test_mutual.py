@@ -25,7 +25,7 @@ def test_a_request_is_served_end_to_end(world: World) -> None:
     assert stat(world.admin, "cluster.xds.ssl.handshake") > 0
     assert stat(world.admin, "cluster.tidegate_ext_proc.ssl.handshake") > 0
     assert stat(world.admin, "cluster.tidegate_ext_proc.ssl.no_certificate") == 0
-    assert world.metric("xds", "tidegate_xds_picker_away") == 0
+    wait_until(lambda: world.metric("xds", "tidegate_xds_picker_away") == 0, what="xds seeing ext_proc")
 
 
 def test_envoy_tells_outcomes_how_requests_end(world: World) -> None:
@@ -79,13 +79,16 @@ def test_an_envoy_gets_nothing_with_the_wrong_certificates(world: World, kind: s
     world.kill(kind)
 
 
-def test_status_says_when_certificates_end(world: World) -> None:
+def test_status_says_when_certificates_end(world: World, patient: None) -> None:
     def status(*flags: str) -> str:
         return CliRunner().invoke(app, ["status", "--redis-url", world.redis_url, *flags]).stdout
 
-    wait_until(lambda: status().count("certificate until") == 3, what="all services are present")
-    services = json.loads(status("--json"))["services"]
-    for service in SERVICES:
-        metric = world.metric(service, 'tidegate_tls_certificate_not_after_seconds{pair="server"}')
-        [told] = services[service.replace("-", "_")]
-        assert told["tls_not_after_ms"] == metric * 1000
+    def told() -> dict[str, list[int]]:
+        """By service, of each instance: one that was killed is told of for some seconds."""
+        services = json.loads(status("--json"))["services"]
+        return {name: [one["tls_not_after_ms"] for one in services[name.replace("-", "_")]] for name in SERVICES}
+
+    metric = 'tidegate_tls_certificate_not_after_seconds{pair="server"}'
+    shown = {service: [round(world.metric(service, metric) * 1000)] for service in SERVICES}
+    wait_until(lambda: told() == shown, what="all services telling their certificates' ends")
+    assert status().count("certificate until") == 3

@@ -68,6 +68,12 @@ def own(authority: Authority, tmp_path: Path) -> TlsWatch:
     return TlsWatch("ext_proc", files, TlsMetrics(CollectorRegistry()))
 
 
+@pytest.fixture(autouse=True)
+def _slow_is_not_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An ext_proc that a busy machine keeps from answering is not away: that is refused connections."""
+    monkeypatch.setattr("xds_server.picker_watch.PATIENCE_SECONDS", 60.0)
+
+
 @pytest.fixture
 async def told(ext_proc: ExtProc, own: TlsWatch) -> AsyncIterator[list[bool]]:
     """Each change of `away`."""

@@ -53,13 +53,13 @@ class World:
         self.start_outcomes()
         self.start_xds()
         self.start_envoy("envoy", self.client_pair)
-        wait_until(lambda: self.post("plain").status_code == 200, deadline_seconds=30, what="a request is served")
+        wait_until(lambda: self.post("plain").status_code == 200, what="a request is served")
 
     def stop(self) -> None:
         for process in self.processes.values():
             process.terminate()
         for process in self.processes.values():
-            process.wait(timeout=20)
+            process.wait(timeout=60)
         for engine in self.engines.values():
             engine.stop()
 
@@ -69,7 +69,7 @@ class World:
 
     def post(self, model: str) -> httpx.Response:
         try:
-            return httpx.post(f"{self.gateway}/v1/chat/completions", json={"model": model, "messages": []}, timeout=10)
+            return httpx.post(f"{self.gateway}/v1/chat/completions", json={"model": model, "messages": []}, timeout=60)
         except httpx.TransportError as exc:
             raise OSError(str(exc)) from exc
 
@@ -86,7 +86,7 @@ class World:
         """The serial number of the certificate that the server at this port shows in a handshake."""
         context = ssl.create_default_context(cafile=self.folder / "ca.crt")
         context.load_cert_chain(self.client_pair.certificate, self.client_pair.key)
-        plain = socket.create_connection(("127.0.0.1", port), 5)
+        plain = socket.create_connection(("127.0.0.1", port), 60)
         with context.wrap_socket(plain, server_hostname=NAME) as secure:
             return x509.load_der_x509_certificate(secure.getpeercert(binary_form=True)).serial_number
 
@@ -148,7 +148,7 @@ class World:
         log = self.folder / f"{service}.log"
         self.processes[service] = forked.start(*map(str, command), *map(str, flags), log=log)
         port = {"xds": self.xds_port, "ext-proc": self.ext_proc_port, "outcomes": self.outcomes_port}[service]
-        wait_until(lambda: accepts(port), deadline_seconds=30, what=f"{service} listening")
+        wait_until(lambda: accepts(port), what=f"{service} listening")
 
     def _write_certificates(self) -> None:
         (self.folder / "envoy").mkdir()
@@ -196,7 +196,7 @@ class World:
 def text_at(port: int, path: str) -> str:
     """A page of the loopback. Raises OSError while nobody answers there."""
     try:
-        return httpx.get(f"http://127.0.0.1:{port}{path}", timeout=10).text
+        return httpx.get(f"http://127.0.0.1:{port}{path}", timeout=60).text
     except httpx.TransportError as exc:
         raise OSError(str(exc)) from exc
 
@@ -210,7 +210,7 @@ def stat(admin: int, name: str) -> int:
 def asks(channel: Any) -> bool:
     """Whether the server says over this channel that it serves."""
     try:
-        return bool(channel.unary_unary(f"/{HEALTH}/Check")(b"", timeout=2) == SERVING)
+        return bool(channel.unary_unary(f"/{HEALTH}/Check")(b"", timeout=60) == SERVING)
     except grpc.RpcError as exc:
         if exc.code() in {grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED}:
             return False
