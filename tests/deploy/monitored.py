@@ -11,7 +11,7 @@ class Prometheus:
     """A running one, at `url`."""
 
     def __init__(self, url: str) -> None:
-        self._client = httpx.Client(base_url=url, timeout=10)
+        self._client = httpx.Client(base_url=url, timeout=60)
 
     def __enter__(self) -> Self:
         return self

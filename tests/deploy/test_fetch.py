@@ -27,7 +27,7 @@ def path(tmp_path: Path) -> Path:
 def fetch(into: Path, path: Path, **environment: str) -> subprocess.CompletedProcess[str]:
     command = [shutil.which("bash") or "bash", str(ROOT / "deploy/prometheus/fetch.sh"), str(into)]
     environment = {"PATH": str(path), **environment}
-    return subprocess.run(command, capture_output=True, text=True, timeout=30, check=False, env=environment)
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, env=environment)
 
 
 def program(path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import cycle
 
+import httpx
 import pytest
 
 from tests.conftest import wait_until
@@ -15,8 +16,6 @@ from tests.up.cluster import Load, chat
 
 SHED = {("shed", "hold", FULL), ("shed", "retries", FULL)}
 CUT = {("cut", "retries", FAILING)}
-ACTS_WITHIN_SECONDS = 15.0
-"""Of the alert: what is promised, and not how fast it is, which is about a second."""
 
 
 @pytest.fixture(scope="module")
@@ -57,9 +56,9 @@ def test_alerts_act_at_envoy_and_are_undone_when_the_cause_is_gone(world: World)
     world.fault(FAILING, "error")
     with Load(world.up.gateway, LONG, threads=16), Load(world.up.gateway, chat(FAILING), threads=2):
         fired = world.wait("queue alert", lambda: world.fires("TidegateQueueLatencyHigh", FULL))
-        world.wait("its acts in status", lambda: world.acts() >= SHED, fired, ACTS_WITHIN_SECONDS)
-        world.wait("its cut of retries at Envoy", lambda: world.retries(FULL) == 0, fired, ACTS_WITHIN_SECONDS)
-        assert (world.low().status_code, world.low().headers["x-tidegate-reason"]) == (429, "held")
+        world.wait("its acts in status", lambda: world.acts() >= SHED, fired)
+        world.wait("its cut of retries at Envoy", lambda: world.retries(FULL) == 0, fired)
+        world.wait("requests of low priority held", lambda: held(world.low()), fired)
         world.wait("failure alert", lambda: world.fires("TidegateFailureRateHigh", FAILING))
         world.wait("cut in status", lambda: world.acts() >= CUT)
         world.wait("retries of the failing cluster cut at Envoy", lambda: world.retries(FAILING) == 0)
@@ -67,5 +66,9 @@ def test_alerts_act_at_envoy_and_are_undone_when_the_cause_is_gone(world: World)
     ended = world.wait("no alert", lambda: not world.fires("TidegateQueueLatencyHigh", FULL))
     world.wait("acts undone", lambda: not world.acts() & (SHED | CUT), ended)
     world.wait("retries restored", lambda: (world.retries(FULL), world.retries(FAILING)) == (2, 2), ended)
-    assert world.low().status_code == 200
+    world.wait("requests of low priority served", lambda: world.low().status_code == 200, ended)
     print({what: round(seconds, 1) for what, seconds in world.took.items()})  # noqa: T201 - figures for who runs it with -s
+
+
+def held(answer: httpx.Response) -> bool:
+    return (answer.status_code, answer.headers.get("x-tidegate-reason")) == (429, "held")

@@ -30,7 +30,7 @@ def found(binary: Callable[[], Path]) -> Path:
 
 def check(binary: Callable[[], Path], *arguments: str | Path) -> None:
     """Run it; what it says is the failure."""
-    done = subprocess.run([found(binary), *arguments], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run([found(binary), *arguments], capture_output=True, text=True, timeout=180, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
 
 

@@ -45,7 +45,7 @@ class World:
         ]
         self.up = start_up(self.folder, "--redis-url", self.redis.url, config={"clusters": clusters}, env=TTL)
         self.start_agent()
-        wait_until(self.is_whole, deadline_seconds=60, what="every replica serving")
+        wait_until(self.is_whole, what="every replica serving")
 
     def start_agent(self) -> None:
         """The agent of the registered replicas."""
@@ -68,6 +68,10 @@ class World:
 
     def report(self) -> dict[str, Any]:
         return self.up.report()
+
+    def trouble(self) -> str:
+        """What `status` says of Redis; of one that is silent, after a second."""
+        return self.up.report(within_seconds=1.0)["redis"]["error"] or ""
 
     def replicas(self) -> dict[str, dict[str, Any]]:
         return {e["address"]: e for cluster in self.report()["clusters"] for e in cluster["endpoints"]}
@@ -102,7 +106,6 @@ class Traffic:
         before = [load.statuses["200"] for load in self.loads]
         wait_until(
             lambda: all(one.statuses["200"] >= was + requests for one, was in zip(self.loads, before, strict=True)),
-            deadline_seconds=30,
             what="load going on",
         )
 

@@ -74,7 +74,7 @@ async def pickers(
     [engine] = await engines(1)
     clusters = [{"name": "chat", "models": ["chat"], "endpoints": [{"address": engine.address}]}]
     (tmp_path / "tidegate.yaml").write_text(json.dumps({"clusters": clusters}))
-    store = RedisStore(own_redis.url, timeout_seconds=10)
+    store = RedisStore(own_redis.url, timeout_seconds=60)
     await store.write_decisions([ClusterDecision("chat", {engine.address: 500}, {})], {}, [])
     await store.close()
     return one
@@ -88,7 +88,7 @@ async def running(pickers: Pickers) -> AsyncIterator[dict[str, forked.Forked]]:
     for process in processes.values():
         process.terminate()
     for process in processes.values():
-        process.wait(timeout=20)
+        process.wait(timeout=60)
 
 
 async def test_ext_procs_that_are_restarted_one_by_one_cost_no_request(
@@ -101,7 +101,7 @@ async def test_ext_procs_that_are_restarted_one_by_one_cost_no_request(
         for ip in IPS:
             await _all_asked(gateway, pickers)
             running[ip].send_signal(signal.SIGTERM)
-            await until(lambda ip=ip: running[ip].poll() is not None, deadline_seconds=60, what="the ext_proc ending")  # type: ignore[misc]
+            await until(lambda ip=ip: running[ip].poll() is not None, what="the ext_proc ending")  # type: ignore[misc]
             assert running[ip].returncode == 0
             await go_on(statuses, 100)
             running[ip] = pickers.start(ip)

@@ -28,7 +28,7 @@ async def asked(url: str, body: dict[str, Any]) -> AsyncIterator[tuple[Counter[s
     statuses, names = Counter[str](), Counter[str]()
 
     async def ask() -> None:
-        async with httpx.AsyncClient(timeout=20) as client:
+        async with httpx.AsyncClient(timeout=60) as client:
             while True:
                 answer = await client.post(url, json=body)
                 statuses[str(answer.status_code)] += 1
@@ -48,24 +48,30 @@ async def asked(url: str, body: dict[str, Any]) -> AsyncIterator[tuple[Counter[s
 async def go_on(statuses: Counter[str], requests: int = 50) -> None:
     """Wait for so many more answers."""
     before = statuses.total()
-    await until(lambda: statuses.total() >= before + requests, deadline_seconds=60, what="load going on")
+    await until(lambda: statuses.total() >= before + requests, what="load going on")
 
 
 async def test_the_xds_server_in_use_is_killed_and_envoy_follows_the_other(
     own_redis: RedisServer, tmp_path: Path, envoy: Callable[[str], EnvoyProcess], engines: Any
 ) -> None:
     a, b = await engines(2)
-    live, store = Live(own_redis, tmp_path, envoy), RedisStore(own_redis.url, timeout_seconds=10)
+    live, store = Live(own_redis, tmp_path, envoy), RedisStore(own_redis.url, timeout_seconds=60)
     try:
         endpoints = [{"address": a.address}, {"address": b.address}]
         await live.start([{"name": "chat", "models": ["chat"], "lb": "weighted", "endpoints": endpoints}], 2)
         async with asked(f"{live.gateway}/v1/chat/completions", {"model": "chat"}) as (statuses, names):
-            await until(lambda: asks(store), deadline_seconds=60, what="xds saying whom Envoy asks")
-            [used] = await asks(store)
+            asked_ones: list[str] = []
+
+            async def one_is_asked() -> bool:
+                asked_ones[:] = await asks(store)
+                return len(asked_ones) == 1
+
+            await until(one_is_asked, what="xds saying whom Envoy asks")
+            [used] = asked_ones
             live.kill_xds(used)
             await go_on(statuses)
             await store.set_field("weight:chat", a.address, "0")
-            await until(lambda: only(names, statuses, "b"), deadline_seconds=60, what="the weight reaching Envoy")
+            await until(lambda: only(names, statuses, "b"), what="the weight reaching Envoy")
             await until(lambda: follows(store, used), what="Envoy asking the other server")
         assert set(statuses) == {"200"}
     finally:

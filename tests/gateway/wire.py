@@ -15,7 +15,7 @@ import h2.connection
 import h2.events
 
 Headers = Sequence[tuple[str, str]]
-SECONDS = 30.0
+SECONDS = 60.0
 AHEAD_BYTES = 1 << 16
 
 

@@ -65,18 +65,18 @@ class World:
     def read(self) -> dict[str, Any]:
         """What was read from the last request, and what became of it."""
         page = self.up.ready["metrics"]["ext_proc"].replace("/metrics", "/debug/last")
-        (last,) = httpx.get(page).json()
+        (last,) = httpx.get(page, timeout=60).json()
         return dict(last)
 
     def received(self) -> dict[str, Any]:
         """The engine's record of the last request."""
-        (last,) = httpx.get(f"http://{self.engine}/sim/requests?last=1").json()
+        (last,) = httpx.get(f"http://{self.engine}/sim/requests?last=1", timeout=60).json()
         return dict(last)
 
     def metric(self, name: str, **labels: str) -> float:
         """A value of ext_proc's metrics page."""
         wanted = name + "{" + ",".join(f'{key}="{value}"' for key, value in labels.items()) + "} "
-        lines = httpx.get(self.up.ready["metrics"]["ext_proc"]).text.splitlines()
+        lines = httpx.get(self.up.ready["metrics"]["ext_proc"], timeout=60).text.splitlines()
         return float(next(line for line in lines if line.startswith(wanted)).removeprefix(wanted))
 
 

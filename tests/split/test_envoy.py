@@ -97,7 +97,8 @@ def test_a_header_wins_over_a_rule(world: World) -> None:
 
 
 def test_headers_that_steer_are_not_seen_by_the_engine_where_the_file_says_so(world: World) -> None:
-    world.ask("a", x_canary="true", x_region="us", x_tidegate_version="canary", x_probe="1")
+    steering = {"x_canary": "true", "x_region": "us", "x_tidegate_version": "canary", "x_probe": "1"}
+    world.answers([("a", steering)])
     heard = [
         {name.lower() for name, _ in one["headers"]}
         for at in (world.canary, world.second)
@@ -151,21 +152,25 @@ def test_a_model_gets_its_first_split_live_and_loses_it_again(world: World) -> N
     assert {one.cluster for one in world.answers([("a", {})] * 5, LATER)} == {"stable"}
 
 
+IN_FORCE = "stable=400 canary=600 empty=0"
+
+
 def test_splits_survive_an_emptied_redis_and_restarts(world: World) -> None:
     world.whole_split(stable=400, canary=600)
     sides = expected(stable=400, canary=600)
     world.up.redis("FLUSHALL")
     assert world.sides(USERS) == sides
     wait_until(lambda: world.up.redis("HGET", f"tidegate:split:{MODEL}", "canary") == "600", what="written back")
+    wait_until(lambda: world.up.redis("HGET", "tidegate:tuned", f"split:{MODEL}") == IN_FORCE, what="in force again")
     assert world.sides(USERS) == sides
     for service in ("ext_proc", "xds"):
         restart(world, service)
-        wait_until(lambda: world.sides(USERS) == sides, deadline_seconds=60, what="every user as before")
-    assert world.up.redis("HGET", "tidegate:tuned", f"split:{MODEL}") == "stable=400 canary=600 empty=0"
+        wait_until(lambda: world.sides(USERS) == sides, what="every user as before")
+    assert world.up.redis("HGET", "tidegate:tuned", f"split:{MODEL}") == IN_FORCE
 
 
 def restart(world: World, service: str) -> None:
     """kill -9, and wait until `tidegate up` has it back."""
     died = world.up.kill(service)
-    wait_until(lambda: world.up.pid(service) not in (None, died), deadline_seconds=60, what=f"{service} is back")
-    wait_until(lambda: world.share(MODEL, "stable") >= 0, deadline_seconds=60, what="ext_proc answers")
+    wait_until(lambda: world.up.pid(service) not in (None, died), what=f"{service} is back")
+    wait_until(lambda: world.share(MODEL, "stable") >= 0, what="ext_proc answers")

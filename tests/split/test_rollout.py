@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator
+from typing import Any
 
 import httpx
 import pytest
@@ -24,7 +25,7 @@ def faulty(world: World) -> Iterator[World]:
     canaries = (world.canary, world.second)
     for address in canaries:
         fault = {"fault": "error", "status": 500, "share": 0.2}
-        httpx.post(f"http://{address}/sim/fault", json=fault).raise_for_status()
+        httpx.post(f"http://{address}/sim/fault", json=fault, timeout=60).raise_for_status()
     yield world
     for address in canaries:
         world.fault(address, "none")
@@ -42,11 +43,14 @@ def test_a_canary_with_a_fifth_of_faults_goes_back_by_itself(faulty: World) -> N
         return world.share(MODEL, "canary") == 0
 
     wait_until(goes_back, what=f"the way back after {met}")
-    state = json.loads(world.up.redis("HGET", KEY, "state"))
-    assert state["phase"] == Phase.ROLLED_BACK
+    wait_until(lambda: state_of(world)["phase"] == Phase.ROLLED_BACK, what="the rollout saying so")
+    state = state_of(world)
     assert "of the canary's requests were faults, 0.00% " in state["why"]
     assert met["stable", 500] == 0
     assert set(world.sides(f"later-{number}" for number in range(20))) == {"stable"}
-    said = world.up.redis("XREVRANGE", "tidegate:events", "+", "-", "COUNT", "20")
-    assert f"rollout:{MODEL}" in said
-    assert "rolled back" in said
+    told = world.up.ask(lambda store: store.events(100))
+    assert "rolled back" in {event.after for event in told if event.what == f"rollout:{MODEL}"}
+
+
+def state_of(world: World) -> dict[str, Any]:
+    return dict(json.loads(world.up.redis("HGET", KEY, "state")))

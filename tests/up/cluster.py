@@ -31,8 +31,8 @@ from tidegate.store.redis import RedisStore
 
 T = TypeVar("T")
 
-PATIENT_AGENT = {"TIDEGATE_AGENT_TIMEOUT_MS": "30000"}
-"""Engines of tests refuse, or they answer: one that a busy machine keeps from answering for a second is not gone."""
+PATIENT_AGENT = {"TIDEGATE_AGENT_TIMEOUT_MS": "5000"}
+"""One that a busy machine keeps from answering twice for a second is not gone. Most engines of tests refuse or answer."""
 
 
 @dataclass
