@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Final
 
 from hpack import Encoder, NeverIndexedHeaderTuple
@@ -37,6 +38,7 @@ REQUEST: Final = (
 Fields = tuple[tuple[str, str], ...]
 
 
+@lru_cache(1024)
 def block(fields: Fields = REQUEST) -> bytes:
     """A header block that leaves no trace in the dynamic table."""
     return Encoder().encode([NeverIndexedHeaderTuple(*pair) for pair in fields])
