@@ -108,6 +108,8 @@ class _Streams:
             await context.abort(StatusCode.INVALID_ARGUMENT, str(exc))
         except (asyncio.CancelledError, aio.AbortError):
             raise
+        except aio.InternalError as exc:  # nothing can be read or written: the client left, which is known only later
+            await context.abort(StatusCode.INTERNAL, str(exc))
         except Exception as exc:  # noqa: BLE001 - Envoy is told, and others go on
             if context.cancelled():
                 return
