@@ -46,6 +46,8 @@ class World:
         self.up = start_up(self.folder, "--redis-url", self.redis.url, config={"clusters": clusters}, env=TTL)
         self.start_agent()
         wait_until(self.is_whole, what="every replica serving")
+        for model in ("filed", "joined"):
+            wait_until(lambda model=model: self.up.answers(chat(model)), what=f"{model} served")  # type: ignore[misc]
 
     def start_agent(self) -> None:
         """The agent of the registered replicas."""

@@ -47,7 +47,7 @@ async def world(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World
         await engine.start()
     stable, canary = [engines[0].address, engines[1].address], [engines[2].address]
     folder = tmp_path_factory.mktemp("scaling")
-    up = await asyncio.to_thread(start_up, folder, "--patience", "20", config=config(stable, canary))
+    up = await asyncio.to_thread(start_up, folder, config=config(stable, canary))
     try:
         yield World(up, list(engines))
     finally:

@@ -133,8 +133,10 @@ def test_users_of_a_version_without_a_replica_are_served_by_the_others_and_it_is
     assert (set(moved), sides) == ({"stable", "canary"}, world.sides(USERS))
     now = world.metric("tidegate_ext_proc_split_fallbacks_total", model=MODEL, version="empty")
     assert now >= max(lost, 0) + 2 * len(moved)
-    told = (world.up.ready_file.parent / "logs" / "ext_proc.log").read_text().splitlines()
-    assert len([line for line in told if "a version serves nobody" in line and "empty" in line]) == 1
+    told = [json.loads(line) for line in (world.up.ready_file.parent / "logs" / "ext_proc.log").read_text().splitlines()]
+    events = [one["event"] for one in told if one.get("version") == "empty"]
+    assert "a version serves nobody; its users go to the others" in events
+    assert not any(one == other for one, other in pairwise(events)), "a state is told when it changes"
 
 
 def test_with_nobody_else_a_version_without_a_replica_answers_503(world: World) -> None:

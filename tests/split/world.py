@@ -57,8 +57,9 @@ class World:
         return self.envoy_stat(f"cluster.{cluster}.upstream_rq_retry")
 
     def envoy_stat(self, name: str) -> int:
+        """A counter or gauge of Envoy's; 0 of one that it has not begun to count."""
         page = httpx.get(f"{self.up.ready['envoy_admin']}/stats", params={"filter": f"^{name}$"}, timeout=60).text
-        return int(page.partition(": ")[2])
+        return int(page.partition(": ")[2] or 0)
 
     def split(self, model: str = MODEL, **shares: object) -> None:
         """HSET tidegate:split:MODEL."""

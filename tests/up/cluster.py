@@ -20,6 +20,8 @@ from tempfile import TemporaryDirectory
 from typing import Any, Self, TypeVar
 from urllib.parse import urlsplit
 
+import httpx
+
 from tests import forked
 from tests.conftest import PATIENT_SECONDS, wait_until
 from tidegate.cli.binaries import redis_cli_binary
@@ -30,6 +32,8 @@ from tidegate.store.ports import Store
 from tidegate.store.redis import RedisStore
 
 T = TypeVar("T")
+
+CHAT = "/v1/chat/completions"
 
 PATIENT_AGENT = {"TIDEGATE_AGENT_TIMEOUT_MS": "5000"}
 """One that a busy machine keeps from answering twice for a second is not gone. Most engines of tests refuse or answer."""
@@ -87,6 +91,10 @@ class Up:
     def _target(self) -> Target:
         return find_target(Path(self.ready["config"]), self.ready["redis"], None)
 
+    def answers(self, body: Mapping[str, Any], path: str = CHAT) -> bool:
+        """Whether a request is served. `up` is ready once one of its clusters is."""
+        return httpx.post(f"{self.gateway}{path}", json=body, timeout=60).status_code == 200
+
     def status(self) -> dict[str, Any]:
         """`tidegate status --json`, of this cluster."""
         done = tidegate("status", "--json", "--redis-url", self.ready["redis"], "--config", self.ready["config"])
@@ -135,7 +143,7 @@ def start_up(
 ) -> Up:
     """Start `tidegate up` and wait for its ready file. It is forked, unless the test is of its start and end."""
     ready_file, output = folder / "ready.json", folder / "up.log"
-    command = ["up", "--ready-file", str(ready_file)]
+    command = ["up", "--ready-file", str(ready_file), "--patience", "60"]
     command += ["--envoy-admin", "127.0.0.1:0", "--keep-logs", str(folder / "logs"), *arguments]
     if config is not None:
         path = folder / "tidegate.yaml"
@@ -190,7 +198,7 @@ class Load:
 
     gateway: str
     body: Mapping[str, Any]
-    path: str = "/v1/chat/completions"
+    path: str = CHAT
     threads: int = 4
     statuses: Counter[str] = field(default_factory=Counter)
     log: list[tuple[float, str]] = field(default_factory=list)

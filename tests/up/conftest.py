@@ -10,7 +10,7 @@ import pytest
 
 from tests.conftest import wait_until
 from tests.ports import take_free_port
-from tests.up.cluster import Up, start_up, stop_up
+from tests.up.cluster import Up, chat, start_up, stop_up
 from tests.up.engines import Engines
 from tests.up.pair import CLUSTER, Pair
 
@@ -22,8 +22,14 @@ def local_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
     It ends with its file: a cluster that idles takes half a CPU from the files after it.
     """
     cluster = start_up(tmp_path_factory.mktemp("up"), "--time-scale", "50")
-    yield cluster
-    stop_up(cluster)
+    try:
+        for model in ("phi-3", "qwen2.5-72b"):
+            wait_until(lambda model=model: cluster.answers(chat(model)), what=f"{model} served")  # type: ignore[misc]
+        image = {"model": "sdxl", "prompt": "a gate", "size": "256x256"}
+        wait_until(lambda: cluster.answers(image, "/v1/images/generations"), what="sdxl served")
+        yield cluster
+    finally:
+        stop_up(cluster)
 
 
 @pytest.fixture

@@ -24,8 +24,11 @@ def recovered(up: Up, name: str, old_pid: int) -> Callable[[], bool]:
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
     up = start_up(tmp_path_factory.mktemp("kills"), "--time-scale", "50")
-    yield up
-    stop_up(up)
+    try:
+        wait_until(lambda: serving_whole(up) and up.answers(chat("phi-3")), what="every replica serving")
+        yield up
+    finally:
+        stop_up(up)
 
 
 @pytest.mark.envoy

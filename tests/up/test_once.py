@@ -9,7 +9,7 @@ from tests.up.cluster import tidegate
 
 
 def test_once_prints_each_cluster_answered_by_itself_and_exits_0() -> None:
-    done = tidegate("up", "--once", "--envoy-admin", "127.0.0.1:0", executed=True)
+    done = tidegate("up", "--once", "--patience", "60", "--envoy-admin", "127.0.0.1:0", executed=True)
     assert done.returncode == 0, done.stdout + done.stderr
     for cluster in ("phi-3", "qwen2.5-72b", "sdxl"):
         row = next(line for line in done.stdout.splitlines() if f" {cluster} " in line)
