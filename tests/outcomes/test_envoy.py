@@ -17,6 +17,7 @@ import pytest_asyncio
 from tests.outcomes.world import EMPTY, MODEL, NEXT, SPARE, Client, World, start_world, until
 from tests.up.cluster import stop_up
 from tidegate.domain.outcomes.ending import Ending
+from tidegate.domain.outcomes.report import models_seen
 
 pytestmark = [pytest.mark.envoy, pytest.mark.redis, pytest.mark.asyncio(loop_scope="module")]
 
@@ -118,8 +119,8 @@ async def test_counts_are_the_clients_and_times_lie_between_the_engines_and_its_
             assert 0.98 * nearest_rank(least, part) <= at <= 1.02 * nearest_rank(most, part)
     model = 'tidegate_outcomes_model_requests_total{class="quick",ending="served",model="m"}'
     assert page[model] == 200
-    (report,) = await world.reports([], (MODEL,))
-    assert (report.models[MODEL].short.answered, report.models[MODEL].long.late) == (200, 200)
+    spans = models_seen(await world.reports([], (MODEL,)))[MODEL]
+    assert (spans.short.answered, spans.long.late) == (200, 200)
 
 
 async def envoy_stat(world: World, name: str) -> int:
