@@ -106,16 +106,19 @@ class SplitBook:
     def went(self, model: str, chosen: Chosen) -> None:
         """A request meets that version."""
         self.chosen[model, chosen.version] += 1
-        if chosen.instead_of is None:
-            if self._down and (model, chosen.version) in self._down:
-                self._down.discard((model, chosen.version))
-                log.info("a version serves again", model=model, version=chosen.version)
-            return
-        lost = (model, chosen.instead_of)
-        self.fallbacks[lost] += 1
-        if lost not in self._down:
-            self._down.add(lost)
-            log.warning("a version serves nobody; its users go to the others", model=model, version=lost[1])
+        if chosen.instead_of is not None:
+            self.fallbacks[model, chosen.instead_of] += 1
+            self._lacks(model, chosen.instead_of, "a version serves nobody; its users go to the others")
+        elif not chosen.serves:
+            self._lacks(model, chosen.version, "a version serves nobody, and no other takes its users")
+        elif self._down and (model, chosen.version) in self._down:
+            self._down.discard((model, chosen.version))
+            log.info("a version serves again", model=model, version=chosen.version)
+
+    def _lacks(self, model: str, version: str, what: str) -> None:
+        if (model, version) not in self._down:
+            self._down.add((model, version))
+            log.warning(what, model=model, version=version)
 
 
 @dataclass(frozen=True, slots=True)

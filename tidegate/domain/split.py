@@ -133,10 +133,15 @@ NOTHING: Final = Asking()
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """The version that a request meets. `instead_of` is the one that was meant, and that serves nobody at present."""
+    """The version that a request meets. `instead_of` is the one that was meant, and that serves nobody at present.
+
+    `serves` tells whether the version serves anybody itself: one that was asked for gives way to none, nor does the
+    last that has a share.
+    """
 
     version: str
     instead_of: str | None = None
+    serves: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,9 +165,10 @@ class ModelSplit:
         anything, so that with no other there is no way out. One that a request asks for gives way to none.
         """
         if asking.version is not None:
-            return Chosen(asking.version)
+            return Chosen(asking.version, serves=serves(asking.version))
         if asking.canary and self.canary:
-            return Chosen(self._canary(number))
+            canary = self._canary(number)
+            return Chosen(canary, serves=serves(canary))
         parts = self.parts
         meant = layout(parts)[slot_of(number)]
         if asking.canary is False and meant in self.canary:
@@ -172,7 +178,7 @@ class ModelSplit:
             return Chosen(meant)
         rest = tuple((name, share) for name, share in parts if name != meant and share and serves(name))
         other = drawn(rest, again(number, meant))
-        return Chosen(meant) if other is None else Chosen(other, instead_of=meant)
+        return Chosen(meant, serves=False) if other is None else Chosen(other, instead_of=meant)
 
     def _canary(self, number: int) -> str:
         """One of the canaries, by their shares, or evenly where they have none."""
