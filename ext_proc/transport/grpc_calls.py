@@ -47,7 +47,10 @@ _OK_HEADERS: Final = b"\x88" + _field(b"content-type", b"application/grpc")  # 0
 _OK_TRAILERS: Final = _field(b"grpc-status", b"0")
 _NO_CODING: Final = _field(b"grpc-accept-encoding", b"identity")
 _CONTENT_TYPE: Final = re.compile(rb"application/grpc(?:[+; ].*)?")
-_NOT_GRPC: Final = b"\x08\x03415"  # `:status 415`: name 8 of the static table, literal value
+_TEXT: Final = _field(b"content-type", b"text/plain")
+_NOT_GRPC: Final = b"\x08\x03415" + _TEXT  # `:status 415`: name 8 of the static table, literal value
+_NO_POST: Final = b"\x08\x03405" + _TEXT + _field(b"allow", b"POST")
+_WHY: Final = b"gRPC alone is served here: POST with content-type application/grpc\n"
 
 _TIMEOUT: Final = re.compile(rb"([0-9]{1,8})([HMSmun])")
 _SECONDS: Final = {b"H": 3600.0, b"M": 60.0, b"S": 1.0, b"m": 1e-3, b"u": 1e-6, b"n": 1e-9}
@@ -197,15 +200,22 @@ class Calls:
         request = stream.request
         new = self._methods.get(request.path)
         if _CONTENT_TYPE.fullmatch(request.fields.get(b"content-type", b"")) is None:
-            call.done = True
-            self.connection.send_headers(stream, _NOT_GRPC, end=True)
-            self._forget(stream)
-        elif request.method != b"POST" or new is None:
+            self._not_a_call(call, _NOT_GRPC)
+        elif request.method != b"POST":
+            self._not_a_call(call, _NO_POST)
+        elif new is None:
             call.finish(StatusCode.UNIMPLEMENTED, "unknown method")
         else:
             call.method = new(call)
             if (timeout := request.fields.get(b"grpc-timeout")) is not None:
                 self._deadline(call, timeout)
+
+    def _not_a_call(self, call: Call, block: bytes) -> None:
+        """To a client of HTTP that does not speak gRPC: its status, and a word."""
+        assert self.connection is not None
+        stream, call.done = call.stream, True
+        self.connection.send_whole(stream, block, b"" if stream.request.method == b"HEAD" else _WHY)
+        self._forget(stream)
 
     def data(self, stream: Stream, chunk: memoryview) -> None:
         """Bytes of the call's messages."""
@@ -277,15 +287,17 @@ class Calls:
 
     def _announced(self, call: Call, reading: _Reading, compressed: int, length: int) -> None:
         if compressed:
-            self._compressed(call)
+            self._compressed(call, compressed)
         elif length > self._max_message:
             self._end(call, StatusCode.RESOURCE_EXHAUSTED, f"a message of {length} bytes")
         else:
             reading.inside, reading.need = True, length
 
-    def _compressed(self, call: Call) -> None:
+    def _compressed(self, call: Call, flag: int) -> None:
         """gRPC's "compression.md": what is not taken is told, and the flag means nothing without a coding."""
-        if call.stream.request.fields.get(b"grpc-encoding", b"identity") == b"identity":
+        if flag != 1:
+            self._end(call, StatusCode.INTERNAL, f"a message with the flag {flag}")
+        elif call.stream.request.fields.get(b"grpc-encoding", b"identity") == b"identity":
             self._end(call, StatusCode.INTERNAL, "a compressed message without grpc-encoding")
         else:
             self._end(call, StatusCode.UNIMPLEMENTED, "compressed messages are not taken", _NO_CODING)

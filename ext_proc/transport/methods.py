@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Final
 
 import structlog
 from grpc import StatusCode
@@ -86,6 +87,10 @@ class Process:
         self.gone()
 
 
+_NOT_ONE: Final = "a call of one message"
+"""UNIMPLEMENTED to any other number of them (gRPC's "statuscodes.md", request cardinality violation)."""
+
+
 class Check:
     """Health/Check: one message, one answer."""
 
@@ -94,11 +99,14 @@ class Check:
         self._request: bytes | None = None
 
     def message(self, pieces: Pieces) -> None:
+        if self._request is not None:
+            self._call.finish(StatusCode.UNIMPLEMENTED, _NOT_ONE)
+            return
         self._request = b"".join(pieces)
 
     def half_closed(self) -> None:
         if self._request is None:
-            self._call.finish(StatusCode.INTERNAL, "no message")
+            self._call.finish(StatusCode.UNIMPLEMENTED, _NOT_ONE)
             return
         response = self._health.check(self._request)
         if response is None:
@@ -119,18 +127,21 @@ class Watch:
         self._task: asyncio.Task[None] | None = None
 
     def message(self, pieces: Pieces) -> None:
-        if self._task is None:
-            request = b"".join(pieces)
-            first = self._health.watch(request)
-            self._call.send(first)
-            if self._call.done:  # sending ended the connection
-                return
-            self._task = asyncio.create_task(self._change(request, first))
+        if self._task is not None:
+            self._call.finish(StatusCode.UNIMPLEMENTED, _NOT_ONE)
+            self.gone()
+            return
+        request = b"".join(pieces)
+        first = self._health.watch(request)
+        self._call.send(first)
+        if self._call.done:  # sending ended the connection
+            return
+        self._task = asyncio.create_task(self._change(request, first))
 
     def half_closed(self) -> None:
         """The client waits for news, where it asked for any."""
         if self._task is None:
-            self._call.finish(StatusCode.INTERNAL, "no message")
+            self._call.finish(StatusCode.UNIMPLEMENTED, _NOT_ONE)
 
     def gone(self) -> None:
         if self._task is not None:

@@ -65,6 +65,7 @@ def call(path: str) -> Fields:
 
 PROCESS: Final = call(f"/{EXTERNAL_PROCESSOR}/Process")
 WATCH: Final = call(f"/{HEALTH}/Watch")
+CHECK: Final = call(f"/{HEALTH}/Check")
 
 
 def request(stream_id: int) -> bytes:
@@ -210,6 +211,11 @@ def of(heard: list[Frame], kind: int) -> list[Frame]:
     return [one for one in heard if one.kind == kind]
 
 
+def ends(heard: list[Frame]) -> list[Frame]:
+    """Header sections that end a stream."""
+    return [one for one in of(heard, HEADERS) if one.flags & END_STREAM]
+
+
 def answers(heard: list[Frame]) -> list[int]:
     """Streams that got a message."""
     return [one.stream_id for one in of(heard, DATA)]
@@ -326,13 +332,12 @@ async def test_a_watch_whose_first_word_ends_the_connection_leaves_no_task() -> 
 
 
 @on_both_loops
-async def test_a_watch_without_a_message_is_an_error() -> None:
-    asks = headers(1, WATCH, flags=END_HEADERS | END_STREAM)
-    async with serving() as running, connected(running, HELLO, asks) as peer:
-        await peer.hears(lambda heard: of(heard, HEADERS))
-        (answer,) = of(peer.heard, HEADERS)
-        assert answer.flags & END_STREAM
-        assert b"grpc-status\x0213" in answer.payload
+async def test_calls_of_one_message_are_unimplemented_for_none_and_for_two() -> None:
+    none = headers(1, WATCH, flags=END_HEADERS | END_STREAM) + headers(3, CHECK, flags=END_HEADERS | END_STREAM)
+    two = headers(5, WATCH) + data(5, 2 * EMPTY) + headers(7, CHECK) + data(7, 2 * EMPTY, end=True)
+    async with serving() as running, connected(running, HELLO, none, two) as peer:
+        await peer.hears(lambda heard: len(ends(heard)) == 4)
+        assert all(b"grpc-status\x0212" in end.payload for end in ends(peer.heard))
 
 
 # The server stops.

@@ -7,6 +7,7 @@ share streams, windows and accounts of cost, which a split would hand around for
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Final, Protocol
 
@@ -28,6 +29,7 @@ from ext_proc.transport.http2.frames import (
     PREFACE,
     PRIORITY_FLAG,
     SETTINGS,
+    U32,
     WINDOW_UPDATE,
     ErrorCode,
     Http2ConnectionError,
@@ -90,6 +92,7 @@ class Connection:
         self._block: _Block | None = None
         self._data: _Data | None = None
         self._highest = 0
+        self._skipped: deque[tuple[int, int]] = deque(maxlen=_MOST_REMEMBERED)
         self._last_accepted = LARGEST_WINDOW
         self._reset_by_us: dict[int, None] = {}
         self._closing: dict[int, Stream] = {}
@@ -187,6 +190,15 @@ class Connection:
         self.sender.data(stream, data)
         self._bound_what_waits()
 
+    def send_whole(self, stream: Stream, block: bytes, body: bytes) -> None:
+        """An answer that asks for no reset: what else the client sends on the stream is checked, and dropped."""
+        stream.lingers = True
+        self.send_headers(stream, block, end=not body)
+        if body:
+            self.sender.data(stream, body, end=True)
+            self._bound_what_waits()
+            self._answered(stream)
+
     def _bound_what_waits(self) -> None:
         """Too much that waits for windows ends the connection."""
         if self.sender.waiting_bytes > self._limits.max_waiting_bytes:
@@ -223,7 +235,7 @@ class Connection:
             self._finished(stream)
 
     def _finished(self, stream: Stream) -> None:
-        if self._popped(stream.id) is None:
+        if (stream.lingers and not stream.ended_by_peer) or self._popped(stream.id) is None:
             return
         if not stream.ended_by_peer:  # section 8.1: the answer is whole, the rest of the request is not wanted
             self._remember(stream.id)
@@ -348,6 +360,8 @@ class Connection:
         body = _unpadded(payload, flags)
         stream = self._begin_data(stream_id, flags, len(payload), len(payload) - len(body))
         if stream is not None:
+            if flags & END_STREAM:  # an answer to this very frame knows it
+                stream.ended_by_peer = True
             self._content(stream, body)
             self._data_ended(stream, end=bool(flags & END_STREAM))
 
@@ -397,6 +411,8 @@ class Connection:
         data.left -= until - position
         stream = data.stream
         if stream is not None:
+            if data.end and not data.left:
+                stream.ended_by_peer = True
             self._content(stream, view[position:until])
         if not data.left:
             self._data = None
@@ -416,13 +432,15 @@ class Connection:
             return
         if end:
             self._peer_ended(stream)
-        elif stream.window < self._limits.stream_window_bytes // 2:
+        elif stream.window < self._limits.stream_window_bytes // 2 and not stream.lingers:
             self.sender.write(frames.window_update(stream.id, self._limits.stream_window_bytes - stream.window))
             stream.window = self._limits.stream_window_bytes
 
     def _peer_ended(self, stream: Stream) -> None:
         stream.ended_by_peer = True
         self._handler.ended(stream)
+        if stream.lingers and not stream.pending:
+            self._popped(stream.id)
 
     def _take_window(self, length: int) -> None:
         self._window -= length
@@ -441,6 +459,8 @@ class Connection:
         if flags & PRIORITY_FLAG:
             if len(payload) < 5:
                 raise Http2ConnectionError(ErrorCode.FRAME_SIZE_ERROR, "HEADERS without the priority that it announces")
+            if _depends_on(payload) == stream_id:  # of the connection, as the block would have to be read all the same
+                raise Http2ConnectionError(ErrorCode.PROTOCOL_ERROR, f"stream {stream_id} depends on itself")
             payload = payload[5:]
         end = bool(flags & END_STREAM)
         if len(payload) > self._limits.max_header_block_bytes:
@@ -475,6 +495,8 @@ class Connection:
             self._request(stream_id, block, end=end)
 
     def _request(self, stream_id: int, block: bytes, *, end: bool) -> None:
+        if stream_id > self._highest + 2:
+            self._skipped.append((self._highest, stream_id))
         self._highest = stream_id
         request = self._headers.request(block)
         if stream_id > self._last_accepted or len(self.streams) >= self._limits.max_concurrent_streams:
@@ -485,6 +507,8 @@ class Connection:
         if end and stream.announced:
             raise Http2StreamError(stream_id, ErrorCode.PROTOCOL_ERROR, "content-length is another")
         self.streams[stream_id] = stream
+        if end:  # an answer at once knows it
+            stream.ended_by_peer = True
         self._handler.opened(stream)
         if end and stream_id in self.streams:
             self._peer_ended(stream)
@@ -501,6 +525,8 @@ class Connection:
 
     def _late_section(self, stream_id: int, block: bytes) -> None:
         self._headers.trailers(block)  # the table has to follow, whatever the stream is
+        if any(low < stream_id < high for low, high in self._skipped):  # never opened, and now too late (5.1.1)
+            raise Http2ConnectionError(ErrorCode.PROTOCOL_ERROR, f"stream {stream_id} after a higher one")
         if stream_id not in self._reset_by_us:
             raise Http2ConnectionError(ErrorCode.STREAM_CLOSED, f"HEADERS on closed stream {stream_id}")
         self._costs(1.0)
@@ -512,6 +538,8 @@ class Connection:
             raise Http2ConnectionError(ErrorCode.PROTOCOL_ERROR, "PRIORITY on stream 0")
         if len(payload) != 5:
             raise Http2StreamError(stream_id, ErrorCode.FRAME_SIZE_ERROR, "PRIORITY of another length than 5")
+        if _depends_on(payload) == stream_id:
+            raise Http2StreamError(stream_id, ErrorCode.PROTOCOL_ERROR, "a stream depends on itself")
         self._costs(1.0)
 
     def _on_reset(self, stream_id: int, _: int, payload: memoryview) -> None:
@@ -636,6 +664,12 @@ class _Data:
 
     def __init__(self, stream: Stream | None, left: int, end: bool) -> None:
         self.stream, self.left, self.end = stream, left, end
+
+
+def _depends_on(priority: memoryview) -> int:
+    """The stream that a priority names (RFC 7540, section 5.3.1, of which RFC 9113 keeps the frames alone)."""
+    found: int = U32.unpack_from(priority)[0] & _STREAM_BITS
+    return found
 
 
 def _unpadded(payload: memoryview, flags: int) -> memoryview:

@@ -14,7 +14,7 @@ class Limits:
     header_table_bytes       of fields that a client may refer back to; with 0 each block speaks for itself
     max_header_block_bytes   compressed, CONTINUATION frames together
     max_continuations        CONTINUATION frames of one block
-    max_frame_bytes          payload of one frame, 16,384 to 16,777,215
+    max_frame_bytes          payload of one frame, 16,384 to 16,777,215; Envoy sends none of more than 16,384
     stream_window_bytes      what a client may send on a stream ahead of being asked for more
     connection_window_bytes  the same for all streams together
     max_buffered_bytes       of messages that are not complete, all streams together
@@ -34,7 +34,7 @@ class Limits:
     header_table_bytes: int = 4096
     max_header_block_bytes: int = 65_536
     max_continuations: int = 16
-    max_frame_bytes: int = 1 << 20
+    max_frame_bytes: int = 1 << 14
     stream_window_bytes: int = 1 << 26
     connection_window_bytes: int = 1 << 28
     max_buffered_bytes: int = 1 << 30

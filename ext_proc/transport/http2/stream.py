@@ -15,8 +15,8 @@ from ext_proc.transport.http2.headers import RequestHeaders
 class Stream:
     """An open or half-closed stream; a closed one is forgotten. `call` belongs to the connection's handler.
 
-    `heard`: something was answered on it. `pending` is what waits for a window, made for the few streams that wait;
-    `sent` are bytes of those parts that left.
+    `heard`: something was answered on it. `lingers`: its answer ends our half alone, and theirs may go on. `pending` is
+    what waits for a window, made for the few streams that wait; `sent` are bytes of those parts that left.
     """
 
     __slots__ = (
@@ -25,6 +25,7 @@ class Stream:
         "ended_by_peer",
         "heard",
         "id",
+        "lingers",
         "pending",
         "received",
         "request",
@@ -36,7 +37,7 @@ class Stream:
     def __init__(self, stream_id: int, request: RequestHeaders, send_window: int, window: int) -> None:
         self.id, self.request = stream_id, request
         self.call: Any = None
-        self.ended_by_peer = self.heard = False
+        self.ended_by_peer = self.heard = self.lingers = False
         self.announced = request.content_length
         self.received = 0
         self.sent = 0

@@ -44,6 +44,11 @@ def block(fields: Fields = REQUEST) -> bytes:
     return Encoder().encode([NeverIndexedHeaderTuple(*pair) for pair in fields])
 
 
+def without(name: str) -> Fields:
+    """The request without one of its fields."""
+    return tuple(pair for pair in REQUEST if pair[0] != name)
+
+
 def headers(stream_id: int = 1, fields: Fields = REQUEST, *, flags: int = END_HEADERS) -> bytes:
     """A HEADERS frame."""
     return frame(HEADERS, flags, stream_id, block(fields))
@@ -135,4 +140,4 @@ class Client:
         return {f.stream_id: f.code for f in self.answers() if f.kind == RST_STREAM}
 
 
-__all__ = ["ACK", "Client", "Frame", "block", "data", "headers"]
+__all__ = ["ACK", "Client", "Frame", "block", "data", "headers", "without"]

@@ -18,11 +18,15 @@ def rows() -> list[tuple[str, str, str]]:
     of_connection = [
         (rule, f"connection ends: {code.name}") for rule, (_, code) in test_rules.CONNECTION_ERRORS.items()
     ]
+    of_connection += [(rule, "connection ends: PROTOCOL_ERROR") for rule in test_rules.BEGINNINGS]
     of_stream = [(rule, f"stream ends: {code.name}") for rule, (_, code) in test_rules.STREAM_ERRORS.items()]
     ignored = [(rule, "accepted") for rule in test_rules.IGNORED]
     frames = [(*rule.split(" ", 1), outcome) for rule, outcome in (*of_connection, *of_stream, *ignored)]
     frames.sort(key=lambda row: [int(part) for part in row[0].split(".")])
     calls = [("gRPC", rule, f"grpc-status {code.name}") for rule, (_, code) in test_grpc_rules.STATUS.items()]
+    calls += [
+        ("gRPC", rule, f"HTTP status {status}, and a word") for rule, (_, status) in test_grpc_rules.NO_CALLS.items()
+    ]
     attacks = [("10.5", rule, "connection ends: ENHANCE_YOUR_CALM; others are served") for rule in ATTACKS]
     return [(a, b, c) for a, b, c in (*frames, *attacks, *calls)]
 

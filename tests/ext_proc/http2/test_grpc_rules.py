@@ -15,7 +15,7 @@ from ext_proc.transport.grpc_calls import Call, Calls
 from ext_proc.transport.http2 import frames
 from ext_proc.transport.http2.connection import Connection
 from ext_proc.transport.http2.frames import DATA, END_STREAM, FRAME_HEADER, HEADERS, PREFACE, RST_STREAM, ErrorCode
-from tests.ext_proc.http2.client import REQUEST, Fields, data, headers
+from tests.ext_proc.http2.client import REQUEST, Fields, data, headers, without
 
 MOST: Final = 1_000
 
@@ -49,7 +49,8 @@ class Talk:
         )
         self.connection = calls.connection = Connection(calls)
         self.fields: list[dict[bytes, bytes]] = []
-        self.body, self.resets, self.ended = b"", [], False
+        self.body, self.ended = b"", False
+        self.resets: list[ErrorCode] = []
         self._decoder = Decoder()
         self.say(PREFACE, frames.settings({}), frames.SETTINGS_ACK, *said)
 
@@ -90,6 +91,7 @@ def changed(**fields: str) -> Fields:
     return (*((name, named.pop(name, value)) for name, value in REQUEST), *named.items())
 
 
+PLAIN: Final = REQUEST[:4]
 GZIP: Final = (*REQUEST, ("grpc-encoding", "gzip"))
 UNKNOWN: Final = StatusCode.UNIMPLEMENTED
 STATUS: Final = {
@@ -103,11 +105,15 @@ STATUS: Final = {
     "another method": ([headers(1, changed(path="/service/Other"), flags=5)], UNKNOWN),
     "another service": ([headers(1, changed(path="/other/Method"), flags=5)], UNKNOWN),
     "a path of no method": ([headers(1, changed(path="/"), flags=5)], UNKNOWN),
-    "GET": ([headers(1, changed(method="GET"), flags=5)], UNKNOWN),
     "a compressed message": ([headers(1, GZIP), data(1, prefixed(b"x", flag=1))], UNKNOWN),
     "a compressed message in no coding": ([headers(), data(1, prefixed(b"x", flag=1))], StatusCode.INTERNAL),
     "a compressed message in the coding that is none": ([headers(1, (*REQUEST, ("grpc-encoding", "identity"))), data(1, prefixed(b"x", flag=1))], StatusCode.INTERNAL),
+    "a message whose flag is neither 0 nor 1": ([headers(1, GZIP), data(1, prefixed(b"x", flag=2))], StatusCode.INTERNAL),
     "a message that is not compressed though a coding is named": ([headers(1, GZIP), data(1, prefixed(b"x"), end=True)], StatusCode.OK),
+    "a coding that nobody knows, and nothing in it": ([headers(1, (*REQUEST, ("grpc-encoding", "snappy"), ("grpc-accept-encoding", "x"))), data(1, prefixed(b"x"), end=True)], StatusCode.OK),
+    "a binary field that is no base64": ([headers(1, (*REQUEST, ("x-any-bin", "%%%"))), data(1, prefixed(b"x"), end=True)], StatusCode.OK),
+    "no te": ([headers(1, without("te"), flags=5)], StatusCode.OK),
+    "a host in place of :authority": ([headers(1, (*without(":authority"), ("host", "x")), flags=5)], StatusCode.OK),
     "a content-type with a parameter": ([headers(1, changed(content_type="application/grpc; a=b"), flags=5)], StatusCode.OK),
     "a message just under the limit": ([headers(), data(1, prefixed(b"x" * MOST), end=True)], StatusCode.OK),
     "a message over the limit": ([headers(), data(1, prefixed(b"x" * (MOST + 1)))], StatusCode.RESOURCE_EXHAUSTED),
@@ -115,8 +121,20 @@ STATUS: Final = {
     "an end inside a message": ([headers(), data(1, prefixed(b"abc")[:6], end=True)], StatusCode.INTERNAL),
     "an end inside a prefix": ([headers(), data(1, b"\0\0", end=True)], StatusCode.INTERNAL),
     "a timeout without a unit": ([headers(1, (*REQUEST, ("grpc-timeout", "5")))], StatusCode.INTERNAL),
+    "a timeout in words": ([headers(1, (*REQUEST, ("grpc-timeout", "15 seconds")))], StatusCode.INTERNAL),
+    "a timeout below zero": ([headers(1, (*REQUEST, ("grpc-timeout", "-1S")))], StatusCode.INTERNAL),
     "a timeout of nine digits": ([headers(1, (*REQUEST, ("grpc-timeout", "123456789S")))], StatusCode.INTERNAL),
     "a method that fails": ([headers(), data(1, prefixed(b"boom"))], StatusCode.INTERNAL),
+}  # fmt: skip
+
+
+NO_CALLS: Final = {
+    "a content-type that is not gRPC's": ([headers(1, changed(content_type="text/html"))], 415),
+    "a content-type that only begins like gRPC's": ([headers(1, changed(content_type="application/grpc-web+proto"))], 415),
+    "no content-type": ([headers(1, PLAIN)], 415),
+    "GET of a page": ([headers(1, ((":method", "GET"), *PLAIN[1:]), flags=5)], 415),
+    "GET of a method": ([headers(1, changed(method="GET"), flags=5)], 405),
+    "PUT of a method": ([headers(1, changed(method="PUT"))], 405),
 }  # fmt: skip
 
 
@@ -147,6 +165,80 @@ def test_what_is_no_grpc_gets_415(told: str) -> None:
     talk = Talk(headers(1, changed(content_type=told)))
     assert [fields[b":status"] for fields in talk.fields] == [b"415"]
     assert talk.ended
+
+
+@pytest.mark.parametrize("rule", NO_CALLS)
+def test_a_client_that_speaks_no_grpc_is_told_in_words(rule: str) -> None:
+    sent, status = NO_CALLS[rule]
+    talk = Talk(*sent)
+    [fields] = talk.fields
+    assert (int(fields[b":status"]), fields[b"content-type"]) == (status, b"text/plain")
+    assert (b"POST" in talk.body, talk.ended, talk.resets) == (True, True, [])
+    assert (fields.get(b"allow") == b"POST") is (status == 405)
+
+
+def test_head_gets_no_words() -> None:
+    talk = Talk(headers(1, ((":method", "HEAD"), *PLAIN[1:]), flags=5))
+    assert (talk.fields[0][b":status"], talk.body, talk.ended) == (b"415", b"", True)
+    assert talk.connection.streams == {}
+
+
+def test_a_stream_that_was_told_no_lasts_until_the_client_ends_it() -> None:
+    talk = Talk(headers(1, PLAIN), data(1, b"x" * 9))
+    assert list(talk.connection.streams) == [1]
+    talk.say(data(1, b"x", end=True))
+    assert (talk.connection.streams, talk.resets) == ({}, [])
+    talk.say(data(1, b"x"))
+    assert talk.resets == [ErrorCode.STREAM_CLOSED]
+
+
+@pytest.mark.parametrize(
+    ("sent", "code"),
+    [
+        ([data(1, b"four+")], ErrorCode.PROTOCOL_ERROR),
+        ([data(1, b"one", end=True)], ErrorCode.PROTOCOL_ERROR),
+        ([headers(1, (("x", "y"),))], ErrorCode.PROTOCOL_ERROR),
+        ([headers(1, ((":path", "/"),), flags=5)], ErrorCode.PROTOCOL_ERROR),
+        ([frames.window_update(1, 0)], ErrorCode.PROTOCOL_ERROR),
+        ([frames.window_update(1, (1 << 31) - 1)], ErrorCode.FLOW_CONTROL_ERROR),
+    ],
+)
+def test_what_follows_a_no_is_held_to_the_rules(sent: list[bytes], code: ErrorCode) -> None:
+    talk = Talk(headers(1, (*PLAIN, ("content-length", "4"))), *sent)
+    assert (talk.fields[0][b":status"], talk.resets, talk.connection.streams) == (b"415", [code], {})
+
+
+def test_a_no_waits_for_the_clients_window() -> None:
+    talk = Talk(frames.settings({frames.Setting.INITIAL_WINDOW_SIZE: 0}), headers(1, PLAIN, flags=5))
+    assert (len(talk.fields), talk.body, talk.ended) == (1, b"", False)
+    talk.say(frames.window_update(1, 1))
+    assert (len(talk.body), talk.ended) == (1, False)
+    talk.say(frames.window_update(1, 1_000))
+    assert (talk.ended, talk.connection.streams, talk.resets) == (True, {}, [])
+
+
+def test_no_more_is_asked_for_of_a_stream_that_was_told_no() -> None:
+    talk = Talk(headers(1, PLAIN))
+    stream = talk.connection.streams[1]
+    stream.window = 40_000
+    talk.say(data(1, b"x" * 10_000))
+    assert stream.window == 30_000
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        [headers(1, changed(path="/other"), flags=5)],
+        [headers(), data(1, prefixed(b"boom"), end=True)],
+        [headers(1, (*REQUEST, ("grpc-timeout", "none")), flags=5)],
+    ],
+)
+def test_an_answer_to_the_frame_that_ends_the_request_is_followed_by_no_reset(sent: list[bytes]) -> None:
+    assert Talk(*sent).resets == []
+    talk = Talk()
+    for byte in b"".join(sent):
+        talk.say(bytes((byte,)))
+    assert talk.resets == []
 
 
 def test_a_coding_that_is_not_taken_is_answered_with_those_that_are() -> None:

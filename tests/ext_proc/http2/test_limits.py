@@ -277,7 +277,7 @@ def counted(client: Client, monkeypatch: pytest.MonkeyPatch, name: str) -> list[
 
 
 def test_a_frame_of_many_settings_costs_each_of_them() -> None:
-    client = Client()
+    client = Client(Limits(max_frame_bytes=1 << 17))
     client.say(windows(*[65_535] * MANY))
     assert client.goaway() is CALM
 

@@ -30,14 +30,15 @@ from ext_proc.transport.http2.frames import (
     frame,
 )
 from ext_proc.transport.http2.limits import Limits
-from tests.ext_proc.http2.client import REQUEST, Client, block, data, headers
+from tests.ext_proc.http2.client import REQUEST, Client, block, data, headers, without
 
 E = ErrorCode
-NOT_TE: Final = tuple(pair for pair in REQUEST if pair[0] != "te")
 
 
-def without(name: str) -> tuple[tuple[str, str], ...]:
-    return tuple(pair for pair in REQUEST if pair[0] != name)
+TOO_LONG: Final = b"x" * ((1 << 14) + 1)
+_LITERALS: Final = (b"\x01x\x01y", b"\x85\xf2\xb2\x4a\x84\xff\x84\x9c\x48\xac\xa4")
+EACH_FORM: Final = b"\xba" + b"".join(form + literal for form in (b"\x40", b"\x00", b"\x10") for literal in _LITERALS)
+"""An index of the static table; literals that are indexed, not indexed and never indexed, plain and in Huffman code."""
 
 
 def setting(key: int, value: int) -> bytes:
@@ -48,11 +49,32 @@ def update(stream_id: int, increment: int) -> bytes:
     return frame(WINDOW_UPDATE, 0, stream_id, U32.pack(increment))
 
 
+BEGINNINGS: Final = {
+    "3.4 a request of HTTP/1.1": [b"GET / HTTP/1.1\r\n\r\n"],
+    "3.4 the preface of HTTP/1.1": [b"PRI * HTTP/1.1"],
+    "3.4 a TLS handshake": [b"\x16\x03\x01\x02\x00"],
+    "3.4 a first frame that is not SETTINGS": [PREFACE, headers()],
+}
+
 CONNECTION_ERRORS: Final = {
-    "4.1 a frame over MAX_FRAME_SIZE": ([frame(DATA, 0, 1, b"x" * ((1 << 20) + 1))], E.FRAME_SIZE_ERROR),
-    "4.2 a HEADERS frame over MAX_FRAME_SIZE": ([frame(HEADERS, 4, 1, b"x" * ((1 << 20) + 1))], E.FRAME_SIZE_ERROR),
+    "4.1 a frame over MAX_FRAME_SIZE": ([headers(), frame(DATA, 0, 1, TOO_LONG)], E.FRAME_SIZE_ERROR),
+    "4.2 a HEADERS frame over MAX_FRAME_SIZE": ([frame(HEADERS, END_HEADERS, 1, TOO_LONG)], E.FRAME_SIZE_ERROR),
+    "4.2 a frame of an unknown type over MAX_FRAME_SIZE": ([frame(0x99, 0, 0, TOO_LONG)], E.FRAME_SIZE_ERROR),
     "4.3 a block that does not decode": ([frame(HEADERS, END_HEADERS, 1, b"\xff\xff\xff\xff\xff")], E.COMPRESSION_ERROR),
     "4.3 an index that no table has": ([frame(HEADERS, END_HEADERS, 1, b"\xfe")], E.COMPRESSION_ERROR),
+    "4.3 a name at an index that no table has": ([frame(HEADERS, END_HEADERS, 1, b"\x7f\x07\x00")], E.COMPRESSION_ERROR),
+    "4.3 a field that is cut behind its first byte": ([frame(HEADERS, END_HEADERS, 1, b"\x40")], E.COMPRESSION_ERROR),
+    "4.3 an index whose bytes do not end": ([frame(HEADERS, END_HEADERS, 1, b"\xff" + b"\x80" * 6)], E.COMPRESSION_ERROR),
+    "4.3 an index over 2^32": ([frame(HEADERS, END_HEADERS, 1, b"\xff" + b"\x80" * 6 + b"\x02")], E.COMPRESSION_ERROR),
+    "4.3 a Huffman code padded by more than seven bits": (
+        [frame(HEADERS, END_HEADERS, 1, b"\x00\x01x\x84\x49\x50\x9f\xff")],
+        E.COMPRESSION_ERROR,
+    ),
+    "4.3 a Huffman code padded by zeros": ([frame(HEADERS, END_HEADERS, 1, b"\x00\x01x\x83\x49\x50\x90")], E.COMPRESSION_ERROR),
+    "4.3 the end of a string inside a Huffman code": (
+        [frame(HEADERS, END_HEADERS, 1, b"\x00\x01x\x87\x49\x51\xff\xff\xff\xfa\x7f")],
+        E.COMPRESSION_ERROR,
+    ),
     "4.3 index 0": ([frame(HEADERS, END_HEADERS, 1, b"\x80")], E.COMPRESSION_ERROR),
     "4.3 a string that is cut": ([frame(HEADERS, END_HEADERS, 1, b"\x00\x0aab")], E.COMPRESSION_ERROR),
     "4.3 trailers that do not decode": (
@@ -67,7 +89,14 @@ CONNECTION_ERRORS: Final = {
     "5.1 HEADERS on a stream that was closed by both": ([headers(1), frame(RST_STREAM, 0, 1, U32.pack(8)), headers(1)], E.STREAM_CLOSED),
     "5.1.1 HEADERS on an even stream": ([headers(2)], E.PROTOCOL_ERROR),
     "5.1.1 HEADERS on stream 0": ([headers(0)], E.PROTOCOL_ERROR),
-    "5.1.1 a stream below the highest": ([headers(5), headers(3)], E.STREAM_CLOSED),
+    "5.1.1 a stream that was skipped": ([headers(5), headers(3)], E.PROTOCOL_ERROR),
+    "5.1.1 the first stream after the third": ([headers(5), headers(1)], E.PROTOCOL_ERROR),
+    "5.1 HEADERS on a stream that was answered": ([headers(1), frame(RST_STREAM, 0, 1, U32.pack(8)), headers(5), headers(1)], E.STREAM_CLOSED),
+    "5.3 HEADERS of a stream that depends on itself": (
+        [frame(HEADERS, PRIORITY_FLAG | END_HEADERS, 1, b"\x80\0\0\x01\x10" + block())],
+        E.PROTOCOL_ERROR,
+    ),
+    "5.3 PRIORITY by which an idle stream depends on itself": ([frame(PRIORITY, 0, 9, b"\0\0\0\x09\x01")], E.PROTOCOL_ERROR),
     "6.1 DATA on stream 0": ([data(0, b"x")], E.PROTOCOL_ERROR),
     "6.1 padding as long as the payload": ([headers(), frame(DATA, PADDED, 1, b"\x05xxxx")], E.PROTOCOL_ERROR),
     "6.1 padding longer than the payload": ([headers(), frame(DATA, PADDED, 1, b"\xffx")], E.PROTOCOL_ERROR),
@@ -116,7 +145,6 @@ CONNECTION_ERRORS: Final = {
         E.PROTOCOL_ERROR,
     ),
     "5.1 PUSH_PROMISE on an idle stream": ([frame(PUSH_PROMISE, END_HEADERS, 1, U32.pack(2))], E.PROTOCOL_ERROR),
-    "5.1.1 a stream that was skipped is closed": ([headers(5), headers(3)], E.STREAM_CLOSED),
     "6.2 padding of HEADERS without its length": ([frame(HEADERS, PADDED | END_HEADERS, 1, b"")], E.FRAME_SIZE_ERROR),
     "6.4 RST_STREAM on an even stream": ([headers(), frame(RST_STREAM, 0, 2, U32.pack(8))], E.PROTOCOL_ERROR),
     "6.5 an acknowledgement on a stream": ([frame(SETTINGS, ACK, 1, b"")], E.PROTOCOL_ERROR),
@@ -127,10 +155,15 @@ CONNECTION_ERRORS: Final = {
     "6.9 WINDOW_UPDATE of three bytes on a stream": ([headers(), frame(WINDOW_UPDATE, 0, 1, b"abc")], E.FRAME_SIZE_ERROR),
     "6.9 WINDOW_UPDATE on an even stream": ([headers(), update(2, 1)], E.PROTOCOL_ERROR),
     "6.9 the reserved bit is no part of an increment": ([update(0, 1 << 31)], E.PROTOCOL_ERROR),
+    "6.10 CONTINUATION after one with END_HEADERS": (
+        [frame(HEADERS, 0, 1, block()), *[frame(CONTINUATION, END_HEADERS, 1, b"")] * 2],
+        E.PROTOCOL_ERROR,
+    ),
     "6.10 CONTINUATION behind DATA": ([headers(), data(1, b"x"), frame(CONTINUATION, END_HEADERS, 1, block())], E.PROTOCOL_ERROR),
 }  # fmt: skip
 
 STREAM_ERRORS: Final = {
+    "5.3 PRIORITY by which a stream depends on itself": ([headers(), frame(PRIORITY, 0, 1, b"\x80\0\0\x01\x01")], E.PROTOCOL_ERROR),
     "5.1 DATA on a half-closed stream": ([headers(flags=5), data(1, b"x")], E.STREAM_CLOSED),
     "5.1 HEADERS on a half-closed stream": ([headers(flags=5), headers(1, flags=5)], E.STREAM_CLOSED),
     "5.1 DATA on a stream that the client reset": ([headers(), frame(RST_STREAM, 0, 1, U32.pack(8)), data(1, b"x")], E.STREAM_CLOSED),
@@ -180,11 +213,15 @@ STREAM_ERRORS: Final = {
     "8.2.2 transfer-encoding": ([headers(1, (*REQUEST, ("transfer-encoding", "chunked")))], E.PROTOCOL_ERROR),
     "8.2.2 upgrade": ([headers(1, (*REQUEST, ("upgrade", "x")))], E.PROTOCOL_ERROR),
     "8.2.2 keep-alive": ([headers(1, (*REQUEST, ("keep-alive", "1")))], E.PROTOCOL_ERROR),
-    "8.2.2 te other than trailers": ([headers(1, (*NOT_TE, ("te", "gzip")))], E.PROTOCOL_ERROR),
+    "8.2.2 te with more than trailers": ([headers(1, (*without("te"), ("te", "trailers, deflate")))], E.PROTOCOL_ERROR),
+    "8.2.2 te other than trailers": ([headers(1, (*without("te"), ("te", "gzip")))], E.PROTOCOL_ERROR),
     "8.3 a pseudo-header behind a field": ([headers(1, (*without(":path"), (":path", "/")))], E.PROTOCOL_ERROR),
     "8.3 a pseudo-header of responses": ([headers(1, ((":status", "200"), *REQUEST))], E.PROTOCOL_ERROR),
     "8.3 an unknown pseudo-header": ([headers(1, ((":other", "1"), *REQUEST))], E.PROTOCOL_ERROR),
-    "8.3 a pseudo-header twice": ([headers(1, ((":path", "/"), *REQUEST))], E.PROTOCOL_ERROR),
+    "8.3 a :path twice": ([headers(1, ((":path", "/"), *REQUEST))], E.PROTOCOL_ERROR),
+    "8.3 a :method twice": ([headers(1, (REQUEST[0], *REQUEST))], E.PROTOCOL_ERROR),
+    "8.3 a :scheme twice": ([headers(1, (REQUEST[1], *REQUEST))], E.PROTOCOL_ERROR),
+    "8.3 a pseudo-header twice, though a field lies between": ([headers(1, (*REQUEST, REQUEST[0]))], E.PROTOCOL_ERROR),
     "8.3.1 no :method": ([headers(1, without(":method"))], E.PROTOCOL_ERROR),
     "8.3.1 no :scheme": ([headers(1, without(":scheme"))], E.PROTOCOL_ERROR),
     "8.3.1 no :path": ([headers(1, without(":path"))], E.PROTOCOL_ERROR),
@@ -211,8 +248,22 @@ IGNORED: Final = {
     "5.1 PRIORITY on a half-closed stream": [headers(flags=5), frame(PRIORITY, 0, 1, b"\0" * 5)],
     "5.1 WINDOW_UPDATE on a half-closed stream": [headers(flags=5), update(1, 10)],
     "5.1 WINDOW_UPDATE by 0 on a closed stream": [headers(), frame(RST_STREAM, 0, 1, U32.pack(8)), update(1, 0)],
-    "5.3 a stream that depends on itself": [frame(PRIORITY, 0, 9, b"\0\0\0\x09\x01")],
+    "5.3 a stream that depends on one that is not open": [frame(PRIORITY, 0, 9, b"\0\0\0\x03\x01")],
+    "5.3 a stream that depends on all others": [frame(PRIORITY, 0, 9, b"\x80\0\0\0\xff")],
     "5.5 SETTINGS with flags that nobody knows": [frame(SETTINGS, 0xFE, 0, b"")],
+    "4.2 DATA of MAX_FRAME_SIZE": [headers(), data(1, TOO_LONG[1:])],
+    "4.3 two changes of the table's size ahead of the fields": [frame(HEADERS, END_HEADERS, 1, b"\x3f\x61\x3f\xe1\x1f" + block())],
+    "4.3 a field in each form that a block may have": [frame(HEADERS, END_HEADERS, 1, block() + EACH_FORM)],
+    "6.2 HEADERS with padding": [frame(HEADERS, PADDED | END_HEADERS, 1, b"\x08" + block() + b"\0" * 8)],
+    "6.2 HEADERS with a priority": [frame(HEADERS, PRIORITY_FLAG | END_HEADERS, 1, b"\0\0\0\0\xff" + block())],
+    "6.3 PRIORITY ahead of HEADERS on a lower stream": [frame(PRIORITY, 0, 3, b"\0\0\0\0\xff"), headers()],
+    "6.10 a block in three frames": [
+        frame(HEADERS, 0, 1, block()[:5]),
+        frame(CONTINUATION, 0, 1, block()[5:10]),
+        frame(CONTINUATION, END_HEADERS, 1, block()[10:]),
+    ],
+    "6.10 a block with an empty CONTINUATION": [headers(flags=0), frame(CONTINUATION, END_HEADERS, 1, b"")],
+    "8.1 trailers": [headers(), data(1, b"x"), headers(1, (("x", "y"),), flags=5)],
     "6.1 padding of no bytes": [headers(), frame(DATA, PADDED, 1, b"\0xyz")],
     "6.1 padding that is not zero": [headers(), frame(DATA, PADDED, 1, b"\x02xyz\xff\xff")],
     "6.4 RST_STREAM with a code that nobody knows": [headers(), frame(RST_STREAM, 0, 1, U32.pack(0xFFFF))],
@@ -296,16 +347,18 @@ def test_the_preface_may_come_in_parts(cut: int) -> None:
     assert client.seen.names() == ["opened"]
 
 
-@pytest.mark.parametrize("sent", [b"GET / HTTP/1.1\r\n\r\n", b"PRI * HTTP/1.1", b"\x16\x03\x01\x02\x00"])
-def test_another_preface_ends_the_connection(sent: bytes) -> None:
+@pytest.mark.parametrize("rule", BEGINNINGS)
+def test_another_beginning_ends_the_connection(rule: str) -> None:
     client = Client(greet=False)
-    client.say(sent)
+    for sent in BEGINNINGS[rule]:
+        client.say(sent)
     assert client.goaway() is E.PROTOCOL_ERROR
 
 
-def test_the_first_frame_has_to_be_settings() -> None:
+@pytest.mark.parametrize("right", range(len(PREFACE)))
+def test_a_preface_is_refused_at_its_first_wrong_byte(right: int) -> None:
     client = Client(greet=False)
-    client.say(PREFACE, headers())
+    client.say(PREFACE[:right] + b"X")
     assert client.goaway() is E.PROTOCOL_ERROR
 
 
@@ -400,7 +453,7 @@ def test_padding_is_no_part_of_the_content_length() -> None:
 
 
 def test_both_windows_are_filled_up_at_half() -> None:
-    client = Client(Limits(stream_window_bytes=70_000, connection_window_bytes=100_000))
+    client = Client(Limits(stream_window_bytes=70_000, connection_window_bytes=100_000, max_frame_bytes=1 << 17))
     client.say(headers(), data(1, b"x" * 34_000))
     assert client.answers() == []
     client.say(data(1, b"x" * 20_000))
@@ -415,13 +468,13 @@ def test_data_past_the_streams_window_is_an_error_of_the_stream() -> None:
 
 
 def test_data_past_the_connections_window_is_an_error_of_the_connection() -> None:
-    client = Client(Limits(connection_window_bytes=70_000))
+    client = Client(Limits(connection_window_bytes=70_000, max_frame_bytes=1 << 17))
     client.say(headers(), data(1, b"x" * 70_001))
     assert client.goaway() is E.FLOW_CONTROL_ERROR
 
 
 def test_data_of_a_stream_that_we_reset_is_dropped_and_counts_for_the_connection() -> None:
-    client = Client(Limits(connection_window_bytes=70_000))
+    client = Client(Limits(connection_window_bytes=70_000, max_frame_bytes=1 << 17))
     client.say(headers())
     client.connection.reset(client.stream(), E.CANCEL)
     client.say(data(1, b"x" * 36_000), update(1, 5), headers(1, (("a", "b"),), flags=5))
