@@ -200,8 +200,8 @@ def _request(pairs: list[tuple[bytes, bytes]]) -> RequestHeaders:
             pseudo[name] = value
         else:
             _check_field(name, value)
-            if name == b"content-length" and fields.get(name, value) != value:
-                raise MalformedError("two content-lengths")
+            if name in fields and (name == b"host" or (name == b"content-length" and fields[name] != value)):
+                raise MalformedError(f"two fields {name!r}")
             fields[name] = value
     _check_pseudo(pseudo)
     trace, _ = fields.pop(TRACEPARENT, None), fields.pop(TRACESTATE, None)

@@ -230,6 +230,7 @@ STREAM_ERRORS: Final = {
     "8.2.1 a line break in :path": ([headers(1, ((":path", "/a\r\nb"), *without(":path")))], E.PROTOCOL_ERROR),
     "8.2.1 a :path that ends with a space": ([headers(1, ((":path", "/a "), *without(":path")))], E.PROTOCOL_ERROR),
     "8.2.1 a :scheme that begins with a space": ([headers(1, ((":scheme", " http"), *without(":scheme")))], E.PROTOCOL_ERROR),
+    "8.3.1 two hosts": ([headers(1, (*without(":authority"), ("host", "x"), ("host", "x")))], E.PROTOCOL_ERROR),
     "8.3.1 a :method with a space": ([headers(1, ((":method", "PO ST"), *without(":method")))], E.PROTOCOL_ERROR),
     "8.3.1 a :path with a space": ([headers(1, ((":path", "/a b"), *without(":path")))], E.PROTOCOL_ERROR),
     "8.3.1 an :authority with a space": ([headers(1, ((":authority", "a b"), *without(":authority")))], E.PROTOCOL_ERROR),
@@ -278,6 +279,8 @@ IGNORED: Final = {
     "6.5.2 an unknown setting": [setting(0x99, 1)],
     "6.7 an acknowledged PING": [frame(PING, ACK, 0, b"12345678")],
     "6.8 GOAWAY of the client": [frame(GOAWAY, 0, 0, b"\0" * 8)],
+    "8.1.1 one length twice": [headers(1, (*REQUEST, ("content-length", "1"), ("content-length", "1"))), data(1, b"x", end=True)],
+    "8.3.1 a host that is not :authority": [headers(1, (*REQUEST, ("host", "other")))],
     "8.3.1 OPTIONS of a whole server": [headers(1, ((":method", "OPTIONS"), (":path", "*"), *without(":path")[1:]))],
     "8.3.1 a :path of a scheme that is not of the web": [headers(1, ((":scheme", "urn"), (":path", "a:b"), *REQUEST[:1], *REQUEST[3:]))],
 }  # fmt: skip
@@ -392,8 +395,11 @@ def test_indexed_fields_follow_the_dynamic_table_across_streams() -> None:
 
 def test_a_cached_block_is_read_anew_once_the_table_changed() -> None:
     """The same byte means another field when an insertion moved the table."""
+
+    def insert(value: bytes) -> bytes:
+        return b"\x40\x01x\x01" + value  # a literal with incremental indexing
+
     client = Client()
-    insert = lambda value: b"\x40\x01x\x01" + value  # noqa: E731 - literal with incremental indexing
     base = block(tuple(pair for pair in REQUEST if pair[0].startswith(":")))
     client.say(frame(HEADERS, END_HEADERS, 1, base + insert(b"a")))
     static = b"\x83\x86\x84"  # :method POST, :scheme http, :path / of the static table
