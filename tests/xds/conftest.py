@@ -129,7 +129,10 @@ def envoy_never_gives_up(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-async def gateway(request: pytest.FixtureRequest, envoy: Callable[[str], EnvoyProcess]) -> AsyncIterator[Gateway]:
+async def gateway(
+    request: pytest.FixtureRequest, envoy: Callable[[str], EnvoyProcess], monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[Gateway]:
+    monkeypatch.setattr(listener, "EXT_PROC_TIMEOUT_SECONDS", 60.0)  # it runs in this process, which may be held up
     async with AsyncExitStack() as stack:
         streams, cache, processor = Streams(XdsMetrics(CollectorRegistry())), SnapshotCache(), Processor()
         servicer = CuttingServicer(cache, streams, now_ms)
