@@ -81,7 +81,7 @@ class World:
 
 
 def start_world(folder: Path, engines: Engines) -> World:
-    """Start the engine and the gateway, and wait until every cluster serves."""
+    """Start the engine and the gateway, and wait until every cluster serves and every model is listed."""
     address = f"127.0.0.1:{take_free_port()}"
     names = [*KNOWN, ODD, LONG, ADAPTER, LOADED]
     models = [word for name in names for word in ("--model", name)]
@@ -101,6 +101,8 @@ def start_world(folder: Path, engines: Engines) -> World:
         for model in (DEFAULT, ODD, LOADED):
             ready = {"model": model, **small}
             wait_until(lambda ready=ready: world.post(ready).status == 200, what=f"{model} is served")
+        # ext_proc and the list of models, which xds tells Envoy, learn of it each at its own time.
+        wait_until(lambda: LOADED in str(world.send("GET", "/v1/models").json), what=f"{LOADED} is listed")
     except AssertionError:
         stop_up(up)
         raise
