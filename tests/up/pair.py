@@ -41,6 +41,11 @@ class Pair:
         """Envoy's own list of clusters, as text."""
         return httpx.get(f"{self.up.ready['envoy_admin']}/clusters", timeout=60).text
 
+    def automatic_at_once(self) -> None:
+        """Automatic weights are equal, whatever the load that a busy machine gives one of the two, and within a second."""
+        values = ("weight.policy", "static", "weight.ramp_seconds", "1")
+        self.up.redis("HSET", f"tidegate:tune:{CLUSTER}", *values)
+
     def forget_orders(self) -> None:
         """Delete every key of an operator, and wait until nobody goes by one."""
         self.up.redis("DEL", *(f"tidegate:{kind}:{CLUSTER}" for kind in ("weight", "drain", "tune")))

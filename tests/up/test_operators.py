@@ -151,7 +151,7 @@ def test_orders_show_everywhere_survive_restarts_and_are_undone(operator: Operat
     assert [operator.redis("HGETALL", f"{kind}:{CLUSTER}") for kind in ("weight", "drain", "tune")] == texts
     assert {what: operator.events(what) for what in logged} == logged
 
-    operator.redis("HSET", f"tune:{CLUSTER}", "weight.ramp_seconds", "1")
+    pair.automatic_at_once()
     operator.cli("undrain", CLUSTER, pair.two)
     operator.redis("HDEL", f"weight:{CLUSTER}", pair.one)
     operator.redis("HDEL", f"tune:{CLUSTER}", "envoy.max_requests")

@@ -22,10 +22,10 @@ def test_pinned_weights_give_their_shares_and_deleting_them_gives_automatic_ones
     wait_until(lambda: f"{pair.one}::health_flags::/eds_status_draining" in pair.envoy(), what="0 at Envoy")
     assert pair.shares(100)[pair.one] == 0
 
-    pair.up.redis("HSET", f"tidegate:tune:{CLUSTER}", "weight.ramp_seconds", "1")
+    pair.automatic_at_once()
     pair.up.redis("HDEL", f"tidegate:weight:{CLUSTER}", pair.one, pair.two)
     wait_until(lambda: not any(pair.pins().values()), what="the pins being gone")
-    wait_until(lambda: 25 <= pair.shares(100)[pair.one] <= 75, what="automatic weights, which follow the load")
+    wait_until(lambda: 40 <= pair.shares(100)[pair.one] <= 60, what="equal automatic weights")
 
 
 @pytest.mark.envoy
