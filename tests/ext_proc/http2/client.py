@@ -75,6 +75,17 @@ class Frame:
         return ErrorCode(int.from_bytes(self.payload[at : at + 4], "big"))
 
 
+def frames_of(raw: bytes) -> list[Frame]:
+    """What was sent, frame by frame."""
+    found: list[Frame] = []
+    while raw:
+        high, low, kind, flags, stream_id = FRAME_HEADER.unpack_from(raw)
+        end = 9 + (high << 8 | low)
+        found.append(Frame(kind, flags, stream_id, raw[9:end]))
+        raw = raw[end:]
+    return found
+
+
 @dataclass
 class Seen:
     """What the handler was told: (event, stream, bytes)."""
@@ -117,13 +128,7 @@ class Client:
         self.connection.receive(b"".join(parts), self.now)
 
     def answers(self) -> list[Frame]:
-        raw, found = self.connection.sender.take(), []
-        while raw:
-            high, low, kind, flags, stream_id = FRAME_HEADER.unpack_from(raw)
-            end = 9 + (high << 8 | low)
-            found.append(Frame(kind, flags, stream_id, raw[9:end]))
-            raw = raw[end:]
-        return found
+        return frames_of(self.connection.sender.take())
 
     def stream(self, stream_id: int = 1) -> Stream:
         return self.seen.streams[stream_id]
@@ -140,4 +145,4 @@ class Client:
         return {f.stream_id: f.code for f in self.answers() if f.kind == RST_STREAM}
 
 
-__all__ = ["ACK", "Client", "Frame", "block", "data", "headers", "without"]
+__all__ = ["ACK", "Client", "Frame", "block", "data", "frames_of", "headers", "without"]
