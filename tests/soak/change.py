@@ -13,10 +13,7 @@ from tests.xds.conftest import Gateway, cluster, endpoint
 from tests.xds.stand_ins import Engine
 from tidegate.domain.topology import LbPolicy
 from tidegate.domain.upstream import Balance
-from xds_server.consistency import check
 from xds_server.desired import DesiredCluster
-from xds_server.resources import build
-from xds_server.snapshot import snapshot_of
 
 CLUSTERS = 6
 MOST_UNACKED_MS = 5_000
@@ -93,9 +90,7 @@ class Soak:
 
     def _publish(self) -> None:
         """Serve without waiting: the next change may come before this one was accepted."""
-        messages = build(self.gateway.desired(*self.clusters.values()))
-        check(messages)
-        self.gateway.cache.set(snapshot_of(messages))
+        self.gateway.cache.set(self.gateway.snapshot(*self.clusters.values()))
 
     def _any(self) -> DesiredCluster:
         return self.clusters[self.rng.choice(sorted(self.clusters))]

@@ -25,7 +25,7 @@ from xds_server.metrics import XdsMetrics
 from xds_server.resources import build, clusters, listener
 from xds_server.resources.names import EXT_PROC_CLUSTER
 from xds_server.server import Streams, start
-from xds_server.snapshot import snapshot_of
+from xds_server.snapshot import Snapshot, snapshot_of
 from xds_server.subscription.stream import StreamStatus
 from xds_server.type_urls import CLUSTER, ENDPOINT, SHORT_NAMES
 
@@ -72,13 +72,16 @@ class Gateway:
             **basis,
         )
 
-    async def serve(self, *served: DesiredCluster) -> tuple[str, ...]:
-        """The type URLs that changed."""
+    def snapshot(self, *served: DesiredCluster) -> Snapshot:
+        """What is served. A busy ext_proc is slow to answer, and not away: that is refused connections, NOT_SERVING."""
         messages = build(self.desired(*served))
-        # A busy machine is slow to answer, and not away: that is refused connections and NOT_SERVING.
         messages[CLUSTER][EXT_PROC_CLUSTER].health_checks[0].timeout.seconds = 60
         check(messages)
-        snapshot, before = snapshot_of(messages), self.cache.snapshot
+        return snapshot_of(messages)
+
+    async def serve(self, *served: DesiredCluster) -> tuple[str, ...]:
+        """The type URLs that changed."""
+        snapshot, before = self.snapshot(*served), self.cache.snapshot
         endpoints = before.resources(ENDPOINT) if before else {}
         self.pushed = {short: snapshot.version(url) for url, short in SHORT_NAMES.items()}
         if all(endpoints.get(name) == one for name, one in snapshot.resources(ENDPOINT).items()):
