@@ -6,16 +6,23 @@ import contextlib
 import os
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from threading import current_thread, main_thread
 from typing import Any
 
 TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def start(command: Sequence[str], log: Path, environment: Mapping[str, str] | None = None) -> subprocess.Popen[bytes]:
-    """Start a command with its output in `log`, in a process group of its own."""
+    """Start a command with its output in `log`, in a process group of its own.
+
+    From here on SIGTERM ends this process as an exit does, so that whoever started something also ends it.
+    """
+    if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL and current_thread() is main_thread():
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     with log.open("wb") as out:
         return subprocess.Popen(
             command,

@@ -6,6 +6,7 @@ import io
 import json
 import os
 import random
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -26,6 +27,7 @@ from bench.scenario import Target
 from bench.scenarios.plain_envoy import PlainEnvoy
 from bench.upstream import upstream
 from metrics_agent.scrape.reading import read_page
+from tests.processes import alive
 from tidegate.store.schema import decode_tick, encode_tick
 
 
@@ -82,6 +84,30 @@ def test_cpu_of_a_process_grows_while_it_works() -> None:
     while processes.cpu_seconds([os.getpid()]) < before + 0.05:
         sum(range(10_000))
     assert processes.cpu_seconds([0]) == 0
+
+
+BENCH = """
+import sys, time
+from pathlib import Path
+from bench import processes
+child = processes.start(["sleep", "600"], Path(sys.argv[1]))
+try:
+    print(child.pid, flush=True)
+    time.sleep(600)
+finally:
+    processes.stop(child)
+"""
+
+
+def test_a_bench_that_is_ended_ends_what_it_started(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", BENCH, str(tmp_path / "log")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as bench:
+        assert bench.stdout is not None
+        child = int(bench.stdout.readline())
+        assert alive(child)
+        bench.terminate()
+    assert bench.returncode == 128 + signal.SIGTERM
+    assert not alive(child)
 
 
 def test_ratio_is_to_the_first_scenario_at_the_same_connections() -> None:
