@@ -109,7 +109,7 @@ class SplitBook:
         if chosen.instead_of is not None:
             self.fallbacks[model, chosen.instead_of] += 1
             self._lacks(model, chosen.instead_of, "a version serves nobody; its users go to the others")
-        elif not chosen.serves:
+        if not chosen.serves:
             self._lacks(model, chosen.version, "a version serves nobody, and no other takes its users")
         elif self._down and (model, chosen.version) in self._down:
             self._down.discard((model, chosen.version))

@@ -64,7 +64,7 @@ class SilentVersions:
 
 
 def _event(at_ms: int, what: str, before: str, after: str) -> Event:
-    why = "no replica of it takes requests; its users go to the others" if after == SILENT else "a replica is back"
+    why = "no replica of it takes requests" if after == SILENT else "a replica is back"
     return Event(at_ms=at_ms, who=CONTROLLER, what=what, before=before, after=after, why=why)
 
 

@@ -175,6 +175,16 @@ def test_a_version_that_serves_nobody_gives_way_and_the_users_of_others_stay() -
     assert [world.to(user) for user in USERS[:50]] == [side(user) for user in USERS[:50]]
 
 
+def test_a_version_that_serves_users_of_another_serves_again() -> None:
+    world = World()
+    world.down = {"canary", "third"}
+    world.share()
+    assert world.book.down == [("m", "canary"), ("m", "third")]
+    world.down = {"stable"}
+    assert any(world.to(user) == "canary" for user in USERS if side(user) == "stable")
+    assert ("m", "canary") not in world.book.down
+
+
 def test_a_version_at_0_gets_nobody_whatever_happens_to_the_others() -> None:
     world = World()
     world.book.apply({"split:m": "stable=1000 canary=0 third=0"})
