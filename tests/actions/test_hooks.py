@@ -196,11 +196,13 @@ async def connected(
     server = HooksServer(Hooks(RULES, MemoryStore(lambda: NOW_MS), HookInstruments(CollectorRegistry()), token=str))
     host, _, port = (await server.start("127.0.0.1:0")).rpartition(":")
     pairs = [await asyncio.open_connection(host, int(port)) for _ in range(times)]
-    async with asyncio.timeout(60):
-        yield pairs
-    for _, writer in pairs:
-        writer.close()
-    await server.stop()
+    try:
+        async with asyncio.timeout(60):
+            yield pairs
+    finally:
+        for _, writer in pairs:
+            writer.close()
+        await server.stop()
 
 
 async def test_of_too_many_connections_the_most_silent_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:

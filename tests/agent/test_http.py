@@ -203,9 +203,10 @@ async def test_dripping_page_ends_with_the_time_limit(raw):
 
     pages = HttpPages(timeout_seconds=0.1)
     address = await raw(drip)
-    while not dripped.is_set():  # on a busy machine the time may be over before the request is heard
-        assert await failure(pages, address) is Failure.TIMEOUT
-    await asyncio.wait_for(gone.wait(), 60)
+    async with asyncio.timeout(60):
+        while not dripped.is_set():  # on a busy machine the time may be over before the request is heard
+            assert await failure(pages, address) is Failure.TIMEOUT
+        await gone.wait()
     await pages.close()
 
 

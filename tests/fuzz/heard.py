@@ -79,6 +79,8 @@ class Heard:
         assert stream in self.bodies, f"DATA before HEADERS on {stream}"
         assert not self._is_over(stream), f"DATA behind the end of {stream}"
         self.bodies[stream] += one.data
+        if "END_STREAM" in one.flags:
+            self.status.setdefault(stream, b"")
         self._window -= length
         if self.exact and length:
             room = self._first_window + self._granted.get(stream, 0) - len(self.bodies[stream])

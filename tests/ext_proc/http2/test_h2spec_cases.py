@@ -178,7 +178,7 @@ HTTP2: Final = {
     "5.1.2/1": ([window(0), *(get(2 * number + 1) for number in range(MOST_STREAMS + 1))], "reset REFUSED_STREAM"),
     "5.3.1/1": ([get(1, b"\0\0\0\1\xff" + page(), flags=WHOLE | PRIORITY_FLAG)], "goaway PROTOCOL_ERROR"),
     "5.3.1/2": ([priority(1, on=1)], "goaway PROTOCOL_ERROR"),
-    "5.4.1/1": ([frame(PING, 0, 3, ZEROS)], "goaway PROTOCOL_ERROR"),
+    **{f"5.4.1/{number}": ([frame(PING, 0, 3, ZEROS)], "goaway PROTOCOL_ERROR") for number in (1, 2)},
     "5.5/1": ([frame(0x16, 0, 0, ZEROS) + PINGS], "ping"),
     "5.5/2": ([get(flags=END_STREAM) + frame(0x16, 0, 0, ZEROS)], "goaway PROTOCOL_ERROR"),
     "6.1/1": ([data(0, b"test", end=True)], "goaway PROTOCOL_ERROR"),
