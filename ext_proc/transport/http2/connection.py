@@ -614,7 +614,7 @@ class Connection:
     def _on_window_update(self, stream_id: int, _: int, payload: memoryview) -> None:
         if len(payload) != 4:
             raise Http2ConnectionError(ErrorCode.FRAME_SIZE_ERROR, "WINDOW_UPDATE of another length than 4")
-        increment = frames.U32.unpack(payload)[0] & _STREAM_BITS
+        increment = U32.unpack(payload)[0] & _STREAM_BITS
         self._costs(0.1)
         if not stream_id:
             if not increment:
