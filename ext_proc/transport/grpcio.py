@@ -109,6 +109,7 @@ class _Streams:
         except (asyncio.CancelledError, aio.AbortError):
             raise
         except aio.InternalError as exc:  # nothing can be read or written: the client left, which is known only later
+            log.info("ext_proc stream broke", error=str(exc))
             await context.abort(StatusCode.INTERNAL, str(exc))
         except Exception as exc:  # noqa: BLE001 - Envoy is told, and others go on
             if context.cancelled():

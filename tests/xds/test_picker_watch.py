@@ -43,7 +43,7 @@ class Instance:
 
 
 @pytest.fixture(autouse=True)
-def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+def slow_picker(monkeypatch: pytest.MonkeyPatch) -> None:
     """A busy machine is slow to answer, and not away: that is refused connections and NOT_SERVING."""
     monkeypatch.setattr(picker_watch, "PATIENCE_SECONDS", 60.0)
 
