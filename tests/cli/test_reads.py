@@ -20,7 +20,7 @@ from tidegate.store.ports import Event
 WEIGHTS = {"latency": 0.45, "vram": 0.35, "entropy": 0.2}
 PATIENT = """
 from tests.conftest import PATIENT_SECONDS
-from tidegate.cli.main import main
+from tidegate.cli.entry import main
 from tidegate.store.redis import RedisStore
 
 RedisStore.__init__.__kwdefaults__["timeout_seconds"] = PATIENT_SECONDS
